@@ -1,0 +1,72 @@
+"""Lets the unmodified petals 2.2.0.post1 run on hivemind 1.1.12. Call :func:`apply` before ``import petals``."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+from pathlib import Path
+
+# Names that petals imports from the top of hivemind, and the module of hivemind 1.1.12 that has them.
+MOVED_NAMES = {
+    "BatchTensorDescriptor": "hivemind.utils.tensor_descr",
+    "TensorDescriptor": "hivemind.utils.tensor_descr",
+    "MSGPackSerializer": "hivemind.utils",
+    "TimedStorage": "hivemind.utils",
+    "MAX_DHT_TIME_DISCREPANCY_SECONDS": "hivemind.utils",
+    "get_dht_time": "hivemind.utils",
+    "get_logger": "hivemind.utils",
+    "anext": "hivemind.utils.asyncio",
+    "nested_compare": "hivemind.utils.nested",
+    "nested_flatten": "hivemind.utils.nested",
+    "nested_pack": "hivemind.utils.nested",
+    "P2P": "hivemind.p2p",
+    "P2PContext": "hivemind.p2p",
+    "PeerID": "hivemind.p2p",
+    "serialize_torch_tensor": "hivemind.compression",
+    "deserialize_torch_tensor": "hivemind.compression",
+    "deserialize_tensor_stream": "hivemind.compression",
+}
+
+
+def apply() -> None:
+    """Give hivemind its old top-level names back and keep every library off the network. Idempotent.
+
+    :raises ImportError: if hivemind has none of a name that petals needs, naming it
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    os.environ.setdefault("BITSANDBYTES_NOWELCOME", "1")
+    import hivemind
+
+    for name, home in MOVED_NAMES.items():
+        if hasattr(hivemind, name):
+            continue
+        try:
+            setattr(hivemind, name, getattr(importlib.import_module(home), name))
+        except AttributeError:
+            raise ImportError(f"hivemind {hivemind.__version__} has no {name} in {home}; petals needs it") from None
+    _switch_off_version_check()
+
+
+def _switch_off_version_check() -> None:
+    # petals asks the package index for newer versions at server start; run_server imports the function by name,
+    # so the module attribute must be replaced before petals.cli.run_server is imported.
+    version = importlib.import_module("petals.utils.version")
+    version.validate_version = lambda: None
+
+
+def after_fork(temp_dir: Path) -> None:
+    """Cut what a child forked after the imports would share with its siblings through hivemind.
+
+    :param temp_dir: where the child's p2p sockets go; hivemind puts them into the system's folder, where those of
+        killed processes pile up
+    """
+    from hivemind.p2p import P2P
+    from hivemind.utils import asyncio as hivemind_asyncio
+    from hivemind.utils.mpfuture import MPFuture
+
+    # These locks live in shared memory since the import. A sibling killed while it holds one would block all others.
+    MPFuture.reset_backend()
+    hivemind_asyncio._AsyncContextWrapper.EXECUTOR_LOCK = multiprocessing.Lock()
+    P2P._UNIX_SOCKET_PREFIX = f"/unix{temp_dir}/"

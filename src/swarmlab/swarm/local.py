@@ -1,0 +1,238 @@
+"""Processes of a swarm on this machine: the orchestrator's side of the nursery, and what it spawns."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import swarmlab
+from swarmlab.channel import Channel, Listener
+from swarmlab.errors import SwarmFailed
+from swarmlab.swarm.ready import log_tail
+from swarmlab.swarm.spec import is_free
+
+NURSERY_MODULE = "swarmlab.bridge.nursery"
+ANSWER_S = 30.0
+LEAVE_S = 10.0
+# Below the range from which systems take ports for outgoing connections, so that nobody takes the port of a server
+# between its death and its restart.
+PORTS = range(18000, 32000)
+
+
+@dataclass
+class Child:
+    """One process group of the swarm.
+
+    :param pid: of its leader; also the number of its process group
+    :param status: exit status once the whole group is gone (negative: the signal that ended it); None before
+    """
+
+    name: str
+    pid: int
+    log_path: Path
+    listener: Listener | None = None
+    status: int | None = None
+    gone: threading.Event = field(default_factory=threading.Event)
+    _channel: Channel | None = None
+
+    @property
+    def pgid(self) -> int:
+        return self.pid
+
+    def channel(self, deadline_s: float = 60.0) -> Channel:
+        """The channel to the process, once it has connected.
+
+        :raises ChannelClosed: if it died first
+        :raises TimeoutError: if it lives but did not connect in time
+        """
+        if self._channel is None:
+            if self.listener is None:
+                raise SwarmFailed(f"{self.name} has no channel")
+            self._channel = self.listener.accept(deadline_s, lambda: not self.gone.is_set())
+            self.listener.close()
+        return self._channel
+
+    def wait(self, deadline_s: float) -> int | None:
+        """The exit status once nothing of the group is left; None if that is not so within the deadline."""
+        self.gone.wait(deadline_s)
+        return self.status
+
+    def close(self) -> None:
+        for end in (self._channel, self.listener):
+            if end is not None:
+                end.close()
+
+
+class Nursery:
+    """The process that forks all others; see ``swarmlab.bridge.nursery`` for the protocol.
+
+    :param temp_dir: of the swarm; short, since sockets live in it; removed when the nursery ends, however it ends
+    :param on_exit: called from a thread with each child whose group is gone
+    """
+
+    def __init__(self, temp_dir: Path, log_path: Path, env: Mapping[str, str], on_exit: Callable[[Child], None]) -> None:
+        self.log_path, self._temp_dir, self._on_exit = log_path, temp_dir, on_exit
+        self._children: dict[int, Child] = {}
+        self._early_exits: dict[int, int] = {}
+        self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._n_requests = 0
+        self._lock = threading.Lock()
+        self._ready: queue.Queue[dict[str, Any]] = queue.Queue()
+        with open(log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", NURSERY_MODULE, str(temp_dir)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+                env=_environment({**env, "TMPDIR": str(temp_dir)}),
+            )  # fmt: skip
+        self.pid = self._process.pid
+        self._reader = threading.Thread(target=self._read, name="nursery", daemon=True)
+        self._reader.start()
+
+    def wait_ready(self, deadline_s: float) -> float:
+        """Wait until it can fork; return the seconds that its imports took.
+
+        :raises SwarmFailed: with the end of its log
+        """
+        return self._take(self._ready, deadline_s, "start")["import_s"]
+
+    def spawn(
+        self, kind: str, name: str, args: Mapping[str, Any], log_path: Path, *, channel: bool, env: Mapping[str, str]
+    ) -> Child:
+        """Fork a child.
+
+        :param kind: ``module`` or ``module:function`` in ``swarmlab.bridge``
+        :param args: JSON values, given to the function
+        :param channel: whether the child gets a channel to talk over
+        :raises SwarmFailed: if it cannot be forked
+        """
+        with self._lock:
+            self._n_requests += 1
+            listener = Listener(self._temp_dir / f"c{self._n_requests}.sock") if channel else None
+        answer = self.request(
+            "spawn", kind=kind, name=name, args=dict(args), log=str(log_path), env=dict(env),
+            channel=str(listener.path) if listener else "",
+        )  # fmt: skip
+        if not answer["ok"]:
+            raise SwarmFailed(f"cannot start {name}: {answer['error']}")
+        child = Child(name, answer["pid"], log_path, listener)
+        with self._lock:
+            self._children[child.pid] = child
+            early = self._early_exits.pop(child.pid, None)
+        if early is not None:
+            self._bury(child, early)
+        return child
+
+    def identity(self, path: Path) -> str:
+        """Make a key file; return its peer id."""
+        answer = self.request("identity", path=str(path))
+        if not answer["ok"]:
+            raise SwarmFailed(f"cannot make a key at {path}: {answer['error']}")
+        return answer["peer_id"]
+
+    def signal(self, name: str, number: int, *, leader_only: bool = False) -> bool:
+        """Signal a child's whole group (or its leader alone); False if it is gone already."""
+        return self.request("signal_leader" if leader_only else "signal", name=name, signal=int(number))["ok"]
+
+    def request(self, op: str, **fields: Any) -> dict[str, Any]:
+        with self._lock:
+            self._n_requests += 1
+            number = self._n_requests
+            answer = self._answers[number] = queue.Queue()
+            line = json.dumps({"id": number, "op": op, **fields}).encode() + b"\n"
+            try:
+                assert self._process.stdin is not None
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+            except OSError:
+                answer.put({"event": "end"})
+        try:
+            return self._take(answer, ANSWER_S, op)
+        finally:
+            del self._answers[number]
+
+    def stop(self) -> None:
+        """End every process of the swarm and the nursery; returns when they are gone."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass  # it died with something of ours unread
+        try:
+            self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its warden ends the rest
+            self._process.wait()
+        self._reader.join(LEAVE_S)
+
+    def _take(self, source: queue.Queue[dict[str, Any]], deadline_s: float, what: str) -> dict[str, Any]:
+        try:
+            message = source.get(timeout=deadline_s)
+        except queue.Empty:
+            message = {"event": "end"}
+        if message.get("event") == "end":
+            raise SwarmFailed(f"the nursery did not {what}; the end of its log:\n{log_tail(self.log_path)}")
+        return message
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._dispatch(json.loads(line))
+        end = {"event": "end"}
+        self._ready.put(end)
+        with self._lock:
+            for answer in self._answers.values():
+                answer.put(end)
+            orphans = [child for child in self._children.values()]
+        for child in orphans:
+            self._bury(child, -9)
+
+    def _dispatch(self, message: dict[str, Any]) -> None:
+        event = message.get("event")
+        if event == "ready":
+            self._ready.put(message)
+        elif event == "exit":
+            with self._lock:
+                child = self._children.get(message["pid"])
+                if child is None:
+                    self._early_exits[message["pid"]] = message["status"]
+            if child is not None:
+                self._bury(child, message["status"])
+        elif (answer := self._answers.get(message["id"])) is not None:
+            answer.put(message)
+
+    def _bury(self, child: Child, status: int) -> None:
+        with self._lock:
+            self._children.pop(child.pid, None)
+        child.status = status
+        child.gone.set()
+        self._on_exit(child)
+
+
+def free_ports(count: int, taken: set[int]) -> list[int]:
+    """Ports on 127.0.0.1 that nothing listens on, in an order that differs between runs on one machine."""
+    candidates = (port for port in random.SystemRandom().sample(PORTS, len(PORTS)) if port not in taken)
+    found: list[int] = []
+    while len(found) < count:
+        port = next(candidates, None)
+        if port is None:
+            raise SwarmFailed(f"no {count} free ports in {PORTS.start}..{PORTS.stop - 1}")
+        if is_free(port):
+            found.append(port)
+    return found
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """For the nursery and, through it, for every child: one thread per process, this very package."""
+    single = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    package_root = str(Path(swarmlab.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, **single, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
