@@ -1,0 +1,52 @@
+"""What a server remembers between two checks. A value: policies return a new one, they never change one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swarmlab.types import Intent, ServerRecord, Span, SwarmView
+
+
+@dataclass(frozen=True)
+class Vanished:
+    """A server's last complete record, and when it was first missing (s, clock of the views)."""
+
+    record: ServerRecord
+    missing_since_s: float
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A move that the server would make, and since when it wants it (s, clock of the views)."""
+
+    target: Span
+    since_s: float
+    intent: Intent | None = None
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A span that the server left, and when (s, clock of the views)."""
+
+    span: Span
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Each policy uses the part it needs.
+
+    :param confirmations: how often in a row the check has said "move" (recheck)
+    :param last_view: what was read at the last check, for finding out who vanished since
+    :param vanished: servers that are missing but not yet believed gone
+    :param wish: the move under consideration
+    :param departures: the last moves, oldest first
+    """
+
+    confirmations: int = 0
+    last_view: SwarmView | None = field(default=None, repr=False)
+    vanished: tuple[Vanished, ...] = ()
+    wish: Wish | None = None
+    departures: tuple[Departure, ...] = ()
