@@ -8,10 +8,10 @@ MAKEFLAGS += --no-builtin-rules
 EXP ?= failover
 MODEL ?= tiny_llama
 ARGS ?=
+SUPPORTED := import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 # The first interpreter that the lock supports; `make PYTHON=/path/to/python3.12 venv` overrides the search.
 PYTHON ?= $(shell for candidate in python3.11 python3 python3.12; do \
-	"$$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
-	>/dev/null 2>&1 && echo "$$candidate" && break; done)
+	"$$candidate" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$candidate" && break; done)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,14 +30,16 @@ venv: $(STAMP) ## install the locked environment into .venv (once; again when a 
 
 # pip installs torch because only pip reads the machine's pip configuration, which may name a CPU build;
 # uv then takes that torch as it is and installs the rest in a fraction of pip's time.
+# petals is copied, not linked to uv's cache, so that an edit in .venv cannot reach the next installation.
 # Without .pyc files `import petals` would cost 22 s instead of 8 s in every process of a swarm.
 $(STAMP): $(LOCK) $(PETALS) requirements/base.in requirements/dev.in pyproject.toml
-	@test -n "$(PYTHON)" || { echo "make: swarmlab needs Python 3.11 or 3.12 with its venv module" \
+	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null || { echo "make: swarmlab needs Python 3.11 or 3.12 with its venv module" \
 		"(Debian: apt-get install python3.11-venv); or name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv torch -c $(LOCK)
 	$(BIN)/uv pip install --quiet --python $(PY) --compile-bytecode -r $(LOCK)
-	$(BIN)/uv pip install --quiet --python $(PY) --compile-bytecode --no-deps -r $(PETALS)
+	$(BIN)/uv pip install --quiet --python $(PY) --compile-bytecode --no-deps --link-mode copy \
+		-r $(PETALS)
 	$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation -e .
 	@touch $@
 
