@@ -84,12 +84,12 @@ def judge_gpu(report: Report, *, driver: bool) -> Finding:
     :param driver: True if the machine has an NVIDIA device, whether or not torch can use it
     """
     if report.error:
-        return fail("gpu", report.error, "device=cpu runs without it; else mend the driver")
+        return fail("gpu", report.error, "mend the driver, or hide the GPU with CUDA_VISIBLE_DEVICES=")
     values = report.values
     if values["devices"]:
         return ok("gpu", f"{', '.join(values['devices'])} (torch {values['torch']})")
     if driver:
-        remedy = "device=cpu runs without it; for a CUDA build of torch see requirements/README.md"
+        remedy = "runs use the CPU; for a CUDA build of torch see requirements/README.md"
         return warn("gpu", f"there is one, but torch {values['torch']} cannot use it", remedy)
     return ok("gpu", f"none; runs use the CPU (torch {values['torch']})")
 
