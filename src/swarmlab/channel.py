@@ -8,9 +8,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 Message = dict[str, Any]
 

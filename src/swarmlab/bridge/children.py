@@ -1,4 +1,7 @@
-"""What runs in the processes that the nursery forks: first steps of every child, the bootstrap node, a server."""
+"""What runs in the processes that the nursery forks: the first steps of each, the bootstrap node, a server.
+
+``compat.apply()`` must have been called before this module is imported.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,26 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from swarmlab.bridge import compat
+from hivemind.dht import DHTNode
+from hivemind.p2p import P2P, PeerID
+from hivemind.proto import runtime_pb2
+from petals.cli import run_server
+from petals.server.handler import TransformerConnectionHandler
+
+from swarmlab.bridge import compat, snapshot
 from swarmlab.channel import Channel, ChannelClosed, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
 
-# A private swarm on one machine: no NAT to cross, no relay to look for, identities of our own making. Names as in
-# hivemind's P2P.create, to which petals' Server and hivemind's DHTNode hand them on.
-PRIVATE_NETWORK = {
+# A private swarm on one machine: no NAT to cross, no relay to look for, identities of our own making. Names as
+# in hivemind's P2P.create, to which petals' Server and hivemind's DHTNode hand them on.
+PRIVATE_NETWORK: dict[str, Any] = {
     "auto_nat": False,
     "nat_port_map": False,
     "use_relay": False,
@@ -31,25 +42,19 @@ PRIVATE_NETWORK = {
     "check_if_identity_free": False,
 }
 
-# petals imports bitsandbytes (and with it half of torch) only when it loads a block: 2 s in each server.
-NEEDED_LATER = ("petals.cli.run_server", "petals.utils.peft", "swarmlab.bridge.snapshot")
-
 
 def prepare() -> None:
-    """Import, once and in the nursery, all that its children will need."""
-    compat.apply()
-    for module in NEEDED_LATER:
-        importlib.import_module(module)
-    # The objects of the imports live for ever; unfrozen, each child's garbage collector would copy their pages.
+    """Do once, in the nursery, what each child would have to do."""
+    # petals imports this (and with it bitsandbytes and half of torch) when it loads a block: 2 s per server
+    importlib.import_module("petals.utils.peft")
+    # What was imported lives for ever; unfrozen, the garbage collector of each child would copy its pages.
     gc.collect()
     gc.freeze()
 
 
 def identity(path: str) -> str:
     """Make the key file at ``path`` if it is not there; return the peer id (base58) that follows from it."""
-    from hivemind.p2p import P2P, PeerID
-
-    if not os.path.exists(path):
+    if not Path(path).exists():
         P2P.generate_identity(path)
     return PeerID.from_identity(Path(path).read_bytes()).to_base58()
 
@@ -65,7 +70,7 @@ def run(request: dict[str, Any], temp_dir: Path) -> int:
         return _resolve(request["kind"])(request["args"], request.get("channel", "")) or 0
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001  this is the last frame of the process
         traceback.print_exc()
         return 1
     finally:
@@ -101,14 +106,13 @@ def server(args: dict[str, Any], _channel: str) -> None:
 
     :param args: ``argv``: arguments of ``petals.cli.run_server``
     """
-    from petals.cli import run_server
-
-    # The command line has no options for these, but Server takes them as keywords. A server that is told that it is
-    # reached directly asks nobody about it (that would cost two more p2p daemons at every start).
+    # The command line has no options for these, but Server takes them as keywords. A server that is told that it
+    # is reached directly asks nobody about it (that would cost a p2p daemon more at every start).
+    entry: Any = run_server
     network = {name: value for name, value in PRIVATE_NETWORK.items() if name != "use_auto_relay"}
-    run_server.Server = functools.partial(run_server.Server, reachable_via_relay=False, **network)
+    entry.Server = functools.partial(entry.Server, reachable_via_relay=False, **network)
     sys.argv = ["run_server", *args["argv"], "--no_auto_relay"]
-    run_server.main()
+    entry.main()
 
 
 def bootstrap(args: dict[str, Any], channel: str) -> None:
@@ -120,11 +124,8 @@ def bootstrap(args: dict[str, Any], channel: str) -> None:
 
 
 async def _bootstrap(args: dict[str, Any], channel: Channel) -> None:
-    from hivemind.dht import DHTNode
-
-    node = await DHTNode.create(
-        host_maddrs=[args["maddr"]], identity_path=args["identity_path"], startup_timeout=60, **PRIVATE_NETWORK
-    )
+    listen = {"host_maddrs": [args["maddr"]], "identity_path": args["identity_path"], "startup_timeout": 60}
+    node = await DHTNode.create(**listen, **PRIVATE_NETWORK)
     maddrs = [str(address) for address in await node.get_visible_maddrs()]
     channel.send({"event": "listening", "maddrs": maddrs})
     loop = asyncio.get_running_loop()
@@ -133,7 +134,7 @@ async def _bootstrap(args: dict[str, Any], channel: Channel) -> None:
             request = await loop.run_in_executor(None, channel.recv)
             try:
                 answer = {"ok": True, **await _ANSWERS[request["op"]](node, request)}
-            except Exception as error:  # a peer that does not answer is an answer too
+            except Exception as error:  # noqa: BLE001  a peer that does not answer is an answer too
                 answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
             channel.send({"id": request["id"], **answer})
     except ChannelClosed:
@@ -141,20 +142,16 @@ async def _bootstrap(args: dict[str, Any], channel: Channel) -> None:
 
 
 async def _answer_snapshot(node: Any, request: dict[str, Any]) -> dict[str, Any]:
-    from swarmlab.bridge import snapshot
-
     view, problems = await snapshot.read_view(node, request["prefix"], request["n_blocks"])
     return {"view": snapshot.view_to_json(view), "problems": problems}
 
 
 async def _answer_info(node: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Ask a server itself, past the DHT, whether it serves a block."""
-    from hivemind.p2p import PeerID
-    from hivemind.proto import runtime_pb2
-    from petals.server.handler import TransformerConnectionHandler
-
-    stub = TransformerConnectionHandler.get_stub(node.protocol.p2p, PeerID.from_base58(request["peer_id"]))
-    uid = runtime_pb2.ExpertUID(uid=f"{request['prefix']}.{request['block']}")
+    peer_id = PeerID.from_base58(request["peer_id"])
+    stub: Any = TransformerConnectionHandler.get_stub(node.protocol.p2p, peer_id)
+    messages: Any = runtime_pb2  # generated code, which type checkers cannot see into
+    uid = messages.ExpertUID(uid=f"{request['prefix']}.{request['block']}")
     await stub.rpc_info(uid, timeout=request["timeout_s"])
     return {}
 

@@ -1,11 +1,14 @@
-"""Lets the unmodified petals 2.2.0.post1 run on hivemind 1.1.12. Call :func:`apply` before ``import petals``."""
+"""Lets the unmodified petals 2.2.0.post1 run on hivemind 1.1.12: call :func:`apply` before importing petals."""
 
 from __future__ import annotations
 
 import importlib
 import multiprocessing
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Names that petals imports from the top of hivemind, and the module of hivemind 1.1.12 that has them.
 MOVED_NAMES = {
@@ -45,28 +48,28 @@ def apply() -> None:
         try:
             setattr(hivemind, name, getattr(importlib.import_module(home), name))
         except AttributeError:
-            raise ImportError(f"hivemind {hivemind.__version__} has no {name} in {home}; petals needs it") from None
+            version = hivemind.__version__
+            raise ImportError(f"hivemind {version} has no {name} in {home}; petals needs it") from None
     _switch_off_version_check()
 
 
 def _switch_off_version_check() -> None:
-    # petals asks the package index for newer versions at server start; run_server imports the function by name,
-    # so the module attribute must be replaced before petals.cli.run_server is imported.
-    version = importlib.import_module("petals.utils.version")
+    # petals asks the package index for newer versions at server start. petals.cli.run_server imports the function
+    # by name, so it must be replaced before that module is imported.
+    version: Any = importlib.import_module("petals.utils.version")
     version.validate_version = lambda: None
 
 
 def after_fork(temp_dir: Path) -> None:
     """Cut what a child forked after the imports would share with its siblings through hivemind.
 
-    :param temp_dir: where the child's p2p sockets go; hivemind puts them into the system's folder, where those of
-        killed processes pile up
+    :param temp_dir: for the child's p2p sockets; hivemind has them in the system's folder, where those of killed
+        processes pile up
     """
-    from hivemind.p2p import P2P
-    from hivemind.utils import asyncio as hivemind_asyncio
-    from hivemind.utils.mpfuture import MPFuture
-
-    # These locks live in shared memory since the import. A sibling killed while it holds one would block all others.
-    MPFuture.reset_backend()
-    hivemind_asyncio._AsyncContextWrapper.EXECUTOR_LOCK = multiprocessing.Lock()
-    P2P._UNIX_SOCKET_PREFIX = f"/unix{temp_dir}/"
+    p2p: Any = importlib.import_module("hivemind.p2p")
+    contexts: Any = importlib.import_module("hivemind.utils.asyncio")
+    futures: Any = importlib.import_module("hivemind.utils.mpfuture")
+    # These locks live in shared memory since the import; a sibling killed while it holds one would block us.
+    futures.MPFuture.reset_backend()
+    contexts._AsyncContextWrapper.EXECUTOR_LOCK = multiprocessing.Lock()
+    p2p.P2P._UNIX_SOCKET_PREFIX = f"/unix{temp_dir}/"

@@ -1,34 +1,38 @@
 """Imports petals once and forks every other process of a swarm from that: seconds saved for each of them.
 
-``python -m swarmlab.bridge.nursery TEMP_DIR`` speaks JSON lines on stdin and stdout. Requests carry an ``id`` that the
-answer repeats:
+``python -m swarmlab.bridge.nursery TEMP_DIR`` speaks JSON lines on stdin and stdout. Requests carry an ``id`` that
+the answer repeats:
 
-- ``{"op": "spawn", "kind", "name", "args", "log", "env", "channel"}`` -> ``{"ok": true, "pid", "pgid"}``. ``kind`` is
-  ``module`` or ``module:function`` inside ``swarmlab.bridge`` (function ``main`` if left out), called in the child as
-  ``function(args, channel) -> exit status``.
-- ``{"op": "signal", "name", "signal"}`` -> ``{"ok": bool}``: to the whole group; false if it has gone already.
+- ``{"op": "spawn", "kind", "name", "args", "log", "env", "channel"}`` -> ``{"ok": true, "pid", "pgid"}``. ``kind``
+  is ``module`` or ``module:function`` inside ``swarmlab.bridge`` (function ``main`` if left out), called in the
+  child as ``function(args, channel) -> exit status``.
+- ``{"op": "signal", "name", "signal"}`` -> ``{"ok": bool}``: to the whole group; false if it is gone.
 - ``{"op": "signal_leader", ...}``: the same to the group's leader alone.
 - ``{"op": "identity", "path"}`` -> ``{"ok": true, "peer_id"}``: makes the key file, if it is not there.
 
-Events have no id: ``{"event": "ready", "import_s"}`` once, and ``{"event": "exit", "name", "pid", "status"}`` when a
-child has died *and* nothing of its process group is left (status as in ``os.waitstatus_to_exitcode``). The end of
-stdin ends everything; the warden sees to it if the nursery itself is killed.
+Events have no id: ``{"event": "ready", "import_s"}`` once, and ``{"event": "exit", "name", "pid", "status"}`` when
+a child has died *and* nothing of its process group is left (status as in ``os.waitstatus_to_exitcode``). The end
+of stdin ends everything; the warden sees to it if the nursery itself is killed.
 """
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarmlab.bridge import warden
+import psutil
+
+from swarmlab.bridge import compat, warden
 
 SWEEP_S = 0.2
 LEAVE_S = 5.0
@@ -44,19 +48,29 @@ class Group:
 
     name: str
     pgid: int
-    temp_dir: Path
     status: int | None = None
 
 
 class Nursery:
-    """One thread, always: a fork copies only the thread that forks, and locks held by others would stay locked."""
+    """The state of the process; it has one thread, since a fork would leave locks of other threads locked for ever."""
 
-    def __init__(self, requests_fd: int, answers_fd: int, warden_fd: int, temp_dir: Path) -> None:
-        self._requests_fd, self._answers_fd, self._warden_fd = requests_fd, answers_fd, warden_fd
+    def __init__(self, requests_fd: int, answers_fd: int, temp_dir: Path) -> None:
+        self._warden_pid, self._warden_fd = warden.start(temp_dir)
+        self._requests_fd, self._answers_fd = requests_fd, answers_fd
         self._temp_dir = temp_dir
+        self._children: Any = None  # the module, once petals has been imported
+        self._private_fds: tuple[int, ...] = (requests_fd, answers_fd, self._warden_fd)
         self._groups: dict[int, Group] = {}
         self._n_spawned = 0
         self._pending = b""
+
+    def prepare(self) -> None:
+        """Import petals and all else that children need."""
+        started = time.monotonic()
+        compat.apply()
+        self._children = importlib.import_module("swarmlab.bridge.children")
+        self._children.prepare()
+        self.tell({"event": "ready", "import_s": round(time.monotonic() - started, 3)})
 
     def serve(self) -> None:
         """Answer requests and report exits until stdin ends or the parent is gone."""
@@ -67,7 +81,7 @@ class Nursery:
         with selectors.DefaultSelector() as selector:
             selector.register(self._requests_fd, selectors.EVENT_READ)
             selector.register(wake_fd, selectors.EVENT_READ)
-            self._child_fds = (wake_fd, signal_fd, selector.fileno())
+            self._private_fds += (wake_fd, signal_fd, selector.fileno())
             while os.getppid() == parent:
                 ready = {key.fd for key, _ in selector.select(SWEEP_S)}
                 if wake_fd in ready:
@@ -77,10 +91,10 @@ class Nursery:
                     return
 
     def end(self) -> None:
-        """Kill every group, dismiss the warden and wait for every descendant.
+        """Kill every group, wait for what outlives it for a moment, and let the warden remove the files.
 
         torch's shared-memory managers live in sessions of their own; they remove what their dead clients left in
-        shared memory and then end by themselves.
+        shared memory and end by themselves, but complain if their folders are gone before.
         """
         until = time.monotonic() + LEAVE_S
         while self._groups and time.monotonic() < until:
@@ -88,15 +102,15 @@ class Nursery:
                 _killpg(group.pgid, signal.SIGKILL)
             self._reap()
             time.sleep(0.01)
-        os.close(self._warden_fd)
-        while self._reap() and time.monotonic() < until:
+        while self._others() and time.monotonic() < until:
+            self._reap()
             time.sleep(0.01)
+        os.close(self._warden_fd)
+        os.waitpid(self._warden_pid, 0)
 
     def tell(self, message: dict[str, Any]) -> None:
-        try:
+        with suppress(BrokenPipeError):  # the orchestrator is gone; the end of stdin says so too
             os.write(self._answers_fd, json.dumps(message).encode() + b"\n")
-        except BrokenPipeError:
-            pass  # the orchestrator is gone; the end of stdin says so too
 
     def _read_requests(self) -> bool:
         data = os.read(self._requests_fd, 1 << 16)
@@ -105,14 +119,13 @@ class Nursery:
             request = json.loads(line)
             try:
                 answer = getattr(self, f"_op_{request['op']}")(request)
-            except Exception as error:  # whatever is wrong with one request, the other processes must live on
+            except Exception as error:  # noqa: BLE001  one bad request must not end all other processes
                 answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
             self.tell({"id": request["id"], **answer})
         return bool(data)
 
     def _op_spawn(self, request: dict[str, Any]) -> dict[str, Any]:
-        n_threads = len(os.listdir("/proc/self/task"))
-        if n_threads != 1:
+        if (n_threads := _count_threads()) != 1:
             raise RuntimeError(f"the nursery has {n_threads} threads; forking it would not be safe")
         self._n_spawned += 1
         temp_dir = self._temp_dir / str(self._n_spawned)
@@ -120,21 +133,19 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             self._become(request, temp_dir)
-        self._groups[pid] = Group(request["name"], pid, temp_dir)
+        self._groups[pid] = Group(request["name"], pid)
         return {"ok": True, "pid": pid, "pgid": pid}
 
     def _become(self, request: dict[str, Any], temp_dir: Path) -> None:
         """The child's first steps; never returns."""
         status = 1
         try:
-            from swarmlab.bridge import children
-
             os.setsid()
             os.write(self._warden_fd, b"+%d\n" % os.getpid())
             signal.set_wakeup_fd(-1)
-            for fd in (self._requests_fd, self._answers_fd, self._warden_fd, *self._child_fds):
+            for fd in self._private_fds:
                 os.close(fd)
-            status = children.run(request, temp_dir)
+            status = self._children.run(request, temp_dir)
         finally:
             os._exit(status)
 
@@ -150,31 +161,33 @@ class Nursery:
         return {"ok": True}
 
     def _op_identity(self, request: dict[str, Any]) -> dict[str, Any]:
-        from swarmlab.bridge import children
-
-        return {"ok": True, "peer_id": children.identity(request["path"])}
+        return {"ok": True, "peer_id": self._children.identity(request["path"])}
 
     def _find(self, name: str) -> Group | None:
         return next((group for group in self._groups.values() if group.name == name), None)
 
-    def _reap(self) -> bool:
-        """Collect the dead; a group whose leader died is killed until nothing of it is left, then reported.
+    def _others(self) -> bool:
+        """Whether there are children, own or adopted, beside the warden."""
+        return any(child.pid != self._warden_pid for child in psutil.Process().children())
 
-        :return: whether there is any child still
-        """
+    def _reap(self) -> None:
+        """Collect the dead; a group whose leader died is killed until nothing of it is left, then reported."""
         while (dead := _wait_any()) is not None and dead[0]:
             if dead[0] in self._groups:
                 self._groups[dead[0]].status = os.waitstatus_to_exitcode(dead[1])
         for group in [group for group in self._groups.values() if group.status is not None]:
             if not _killpg(group.pgid, signal.SIGKILL):
                 self._forget(group)
-        return dead is not None
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.pgid]
         os.write(self._warden_fd, b"-%d\n" % group.pgid)
-        shutil.rmtree(group.temp_dir, ignore_errors=True)
         self.tell({"event": "exit", "name": group.name, "pid": group.pgid, "status": group.status})
+
+
+def _count_threads() -> int:
+    """Threads of this process as the system counts them, those of C libraries included."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def _wait_any() -> tuple[int, int] | None:
@@ -195,11 +208,9 @@ def _killpg(pgid: int, number: int) -> bool:
 
 
 def _adopt_orphans() -> None:
-    # Helpers of a dead server become children of the nursery, not of the machine's init: it can then reap them and
-    # know that they are gone. Linux only; elsewhere init does it.
+    # Helpers of a dead server become children of the nursery, not of the machine's init: it can then reap them
+    # and know that they are gone. Linux only; elsewhere init does it.
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -211,14 +222,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    nursery = Nursery(requests_fd, answers_fd, warden.start(temp_dir), temp_dir)
+    nursery = Nursery(requests_fd, answers_fd, temp_dir)
     _adopt_orphans()
-    started = time.monotonic()
     try:
-        from swarmlab.bridge import children
-
-        children.prepare()
-        nursery.tell({"event": "ready", "import_s": round(time.monotonic() - started, 3)})
+        nursery.prepare()
         nursery.serve()
     finally:
         nursery.end()

@@ -1,4 +1,4 @@
-"""What the swarm's DHT holds, as one SwarmView: a read that keeps expirations, and a pure, total translation."""
+"""What the swarm's DHT holds, as one SwarmView: a read that keeps expirations, and a pure translation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from hivemind.utils import get_dht_time
 
 from swarmlab.types import MAX_THROUGHPUT_TPS, ServerRecord, ServerState, Span, SwarmView
 
@@ -49,8 +51,6 @@ async def read_records(_dht: Any, node: Any, *, prefix: str, n_blocks: int) -> l
 
 async def read_view(node: Any, prefix: str, n_blocks: int) -> tuple[SwarmView, list[str]]:
     """The swarm as ``node`` sees it now, and what was wrong with records that were left out or mended."""
-    from hivemind.utils import get_dht_time
-
     records = await read_records(None, node, prefix=prefix, n_blocks=n_blocks)
     return view_from_records(records, n_blocks, get_dht_time())
 
@@ -60,9 +60,9 @@ def view_from_records(
 ) -> tuple[SwarmView, list[str]]:
     """Translate records into a view; never raises, whatever the records say.
 
-    Only a peer's newest record counts: a peer that came back with other blocks has old ones alive, and the union of
-    both would route through blocks that it does not serve. A block missing inside the span that the newest record
-    states is a lost record, not a hole.
+    Only a peer's newest record counts: a peer that came back with other blocks has old ones alive, and the union
+    of both would route through blocks that it does not serve. A block missing inside the span that the newest
+    record states is a lost record, not a hole.
 
     :param records: as stored, in any order; expired ones are ignored
     :param now_s: on the clock of the records' expirations

@@ -1,8 +1,9 @@
 """Outlives the nursery by a moment: whatever ends the nursery, its process groups and temporary files go too.
 
-The nursery and each of its children hold or held one end of a pipe. Children write ``+pgid`` as their first act, the
-nursery writes ``-pgid`` when a group is gone. The end of the pipe means that the nursery is dead, however it died
-(SIGKILL included); the groups still listed are then killed, stopped ones too, which no thread inside them could do.
+The nursery and, for an instant, each of its children hold one end of a pipe. Children write ``+pgid`` as their
+first act, the nursery writes ``-pgid`` when a group is gone. The end of the pipe means that the nursery is dead,
+however it died (SIGKILL included); the groups still listed are then killed, stopped ones too, which no thread
+inside them could do.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import os
 import shutil
 import signal
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEAVE_S = 5.0
 
 
-def start(temp_dir: Path) -> int:
+def start(temp_dir: Path) -> tuple[int, int]:
     """Fork the warden; to be called early, while the process is small.
 
     :param temp_dir: removed with all it holds when the nursery is gone
-    :return: the file descriptor to write group numbers to
+    :return: the warden's pid and the file descriptor to write group numbers to
     """
     read_end, write_end = os.pipe()
-    if os.fork():
+    if pid := os.fork():
         os.close(read_end)
-        return write_end
+        return pid, write_end
     try:
         os.setsid()
         os.close(write_end)

@@ -9,10 +9,10 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import swarmlab
 from swarmlab.channel import Channel, Listener
@@ -20,11 +20,14 @@ from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.ready import log_tail
 from swarmlab.swarm.spec import is_free
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 NURSERY_MODULE = "swarmlab.bridge.nursery"
 ANSWER_S = 30.0
 LEAVE_S = 10.0
-# Below the range from which systems take ports for outgoing connections, so that nobody takes the port of a server
-# between its death and its restart.
+# Below the range from which systems take ports for outgoing connections, so that nobody takes the port of a
+# server between its death and its restart.
 PORTS = range(18000, 32000)
 
 
@@ -75,11 +78,13 @@ class Child:
 class Nursery:
     """The process that forks all others; see ``swarmlab.bridge.nursery`` for the protocol.
 
-    :param temp_dir: of the swarm; short, since sockets live in it; removed when the nursery ends, however it ends
+    :param temp_dir: of the swarm; short, since sockets live in it; removed when the nursery ends, however that be
     :param on_exit: called from a thread with each child whose group is gone
     """
 
-    def __init__(self, temp_dir: Path, log_path: Path, env: Mapping[str, str], on_exit: Callable[[Child], None]) -> None:
+    def __init__(
+        self, temp_dir: Path, log_path: Path, env: Mapping[str, str], on_exit: Callable[[Child], None]
+    ) -> None:
         self.log_path, self._temp_dir, self._on_exit = log_path, temp_dir, on_exit
         self._children: dict[int, Child] = {}
         self._early_exits: dict[int, int] = {}
@@ -87,7 +92,7 @@ class Nursery:
         self._n_requests = 0
         self._lock = threading.Lock()
         self._ready: queue.Queue[dict[str, Any]] = queue.Queue()
-        with open(log_path, "ab") as log:
+        with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", NURSERY_MODULE, str(temp_dir)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
@@ -105,7 +110,14 @@ class Nursery:
         return self._take(self._ready, deadline_s, "start")["import_s"]
 
     def spawn(
-        self, kind: str, name: str, args: Mapping[str, Any], log_path: Path, *, channel: bool, env: Mapping[str, str]
+        self,
+        kind: str,
+        name: str,
+        args: Mapping[str, Any],
+        log_path: Path,
+        *,
+        channel: bool,
+        env: Mapping[str, str],
     ) -> Child:
         """Fork a child.
 
@@ -162,10 +174,8 @@ class Nursery:
     def stop(self) -> None:
         """End every process of the swarm and the nursery; returns when they are gone."""
         assert self._process.stdin is not None
-        try:
+        with suppress(OSError):  # it died with something of ours unread
             self._process.stdin.close()
-        except OSError:
-            pass  # it died with something of ours unread
         try:
             self._process.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
@@ -191,7 +201,7 @@ class Nursery:
         with self._lock:
             for answer in self._answers.values():
                 answer.put(end)
-            orphans = [child for child in self._children.values()]
+            orphans = list(self._children.values())
         for child in orphans:
             self._bury(child, -9)
 
@@ -232,7 +242,9 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     """For the nursery and, through it, for every child: one thread per process, this very package."""
-    single = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     package_root = str(Path(swarmlab.__file__).parents[1])
     path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **single, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
+    # torch and transformers warn about each other at every import and every block
+    quiet = {"PYTHONWARNINGS": "ignore::FutureWarning,ignore::UserWarning"}
+    return {**os.environ, **single, **quiet, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}

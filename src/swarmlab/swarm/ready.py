@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from swarmlab.types import ServerState, Span, SwarmView
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from swarmlab.types import ServerState, Span, SwarmView
 
 Found = TypeVar("Found")
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from swarmlab.errors import BadInput
 from swarmlab.types import MAX_THROUGHPUT_TPS, Span
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
 HOST = "127.0.0.1"
 
-# Measured for servers forked from one nursery: memory of their own, not counting weights and attention caches.
+# Measured for servers forked from one nursery: memory of their own, without weights and attention caches.
 SERVER_BYTES = 200 * 2**20
 # The nursery with petals imported, and the bootstrap node.
 BASE_BYTES = 500 * 2**20
@@ -45,8 +48,7 @@ class SwarmSpec:
     """A whole swarm on this machine.
 
     :param model_path: absolute path of a checkpoint folder
-    :param dht_prefix: under which the blocks are announced; no dot or blank in it. One that begins with ``_`` is not
-        listed among public models
+    :param dht_prefix: under which the blocks are announced; no dot or blank in it
     :param n_blocks: blocks of the model
     :param block_bytes: weights of one block in memory, for the estimate of memory; 0 if negligible
     :param update_period_s: how often servers announce themselves
@@ -109,7 +111,7 @@ def _validate_times(spec: SwarmSpec) -> None:
         if getattr(spec, name) <= 0:
             raise BadInput(f"swarm.{name}", getattr(spec, name), "more than 0 seconds")
     if spec.expiration_s <= spec.update_period_s:
-        allowed = f"more than update_period_s ({spec.update_period_s:g}), or records lapse between announcements"
+        allowed = f"more than update_period_s ({spec.update_period_s:g}), or records lapse in between"
         raise BadInput("swarm.expiration_s", spec.expiration_s, allowed)
     if spec.num_handlers < 1:
         raise BadInput("swarm.num_handlers", spec.num_handlers, "at least 1")
@@ -134,7 +136,8 @@ def _validate_server(server: ServerSpec, where: str, n_blocks: int) -> None:
     if server.n_blocks is not None and not 1 <= server.n_blocks <= n_blocks:
         raise BadInput(f"{where}.n_blocks", server.n_blocks, f"1 to {n_blocks}")
     if not 0 < server.throughput_tps <= MAX_THROUGHPUT_TPS:
-        raise BadInput(f"{where}.throughput_tps", server.throughput_tps, f"more than 0, at most {MAX_THROUGHPUT_TPS:g}")
+        allowed = f"more than 0, at most {MAX_THROUGHPUT_TPS:g}"
+        raise BadInput(f"{where}.throughput_tps", server.throughput_tps, allowed)
 
 
 def _validate_coverage(spec: SwarmSpec) -> None:
@@ -143,7 +146,8 @@ def _validate_coverage(spec: SwarmSpec) -> None:
     missing = [block for block in range(spec.n_blocks) if block not in held]
     choosable = sum(server.n_blocks or 0 for server in spec.servers)
     if len(missing) > choosable:
-        raise BadInput("swarm.servers", f"a gap at block {missing[0]}", f"every block of [0, {spec.n_blocks}) held")
+        allowed = f"every block of [0, {spec.n_blocks}) held by a server"
+        raise BadInput("swarm.servers", f"a gap at block {missing[0]}", allowed)
 
 
 def _validate_ports(servers: Sequence[ServerSpec]) -> None:
@@ -159,7 +163,8 @@ def _validate_memory(spec: SwarmSpec) -> None:
     needed, available = memory_bytes(spec), psutil.virtual_memory().available
     if needed > available:
         allowed = f"a swarm that fits into the {available / 2**30:.1f} GiB of memory available now"
-        raise BadInput("swarm.servers", f"{len(spec.servers)} servers, about {needed / 2**30:.1f} GiB", allowed)
+        wanted = f"{len(spec.servers)} servers, about {needed / 2**30:.1f} GiB"
+        raise BadInput("swarm.servers", wanted, allowed)
 
 
 def memory_bytes(spec: SwarmSpec) -> int:

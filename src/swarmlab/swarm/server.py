@@ -1,0 +1,87 @@
+"""A server as the orchestrator knows it, and the command line it is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swarmlab.errors import SwarmFailed
+from swarmlab.swarm.ready import log_tail
+from swarmlab.swarm.spec import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from swarmlab.swarm.local import Child
+    from swarmlab.swarm.spec import ServerSpec, SwarmSpec
+    from swarmlab.types import Span
+
+
+@dataclass
+class ServerHandle:
+    """One server of a running swarm.
+
+    :param peer_id: known before the server starts, and the same after every restart; so is the port
+    :param child: its processes; None before the first start
+    :param state: starting, joining, online, stopped or dead
+    """
+
+    spec: ServerSpec
+    peer_id: str
+    port: int
+    identity_path: Path
+    log_path: Path
+    child: Child | None = None
+    state: str = "dead"
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def span(self) -> Span | None:
+        """The blocks it should hold; None if petals chooses them."""
+        return self.spec.span
+
+    @property
+    def pid(self) -> int:
+        if self.child is None:
+            raise SwarmFailed(f"{self.name} has not been started")
+        return self.child.pid
+
+    @property
+    def pgid(self) -> int:
+        return self.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.child is not None and not self.child.gone.is_set()
+
+    def report(self) -> str:
+        """How it stands, with the end of its log, for an error message."""
+        status = self.child.status if self.child else None
+        how = f"ended with status {status}" if status is not None else f"is still {self.state}"
+        return f"server {self.name} {how}; the end of {self.log_path}:\n{log_tail(self.log_path)}"
+
+
+def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[str]) -> list[str]:
+    """Arguments of ``petals.cli.run_server``; with them nothing is measured and nobody outside the swarm is asked."""
+    own, maddr = server.spec, f"/ip4/{HOST}/tcp/{server.port}"
+    held = ["--block_indices", str(own.span)] if own.span else ["--num_blocks", str(own.n_blocks)]
+    options = {
+        "--dht_prefix": spec.dht_prefix,
+        "--host_maddrs": maddr,
+        "--announce_maddrs": maddr,
+        "--identity_path": server.identity_path,
+        "--throughput": float(own.throughput_tps),
+        "--num_handlers": spec.num_handlers,
+        "--attn_cache_tokens": spec.attn_cache_tokens,
+        "--torch_dtype": spec.torch_dtype,
+        "--device": spec.device,
+        "--update_period": spec.update_period_s,
+        "--expiration": spec.expiration_s,
+    }
+    pairs = [str(item) for pair in options.items() for item in pair]
+    peers = ["--initial_peers", *initial_peers, "--skip_reachability_check"]
+    return [str(spec.model_path), *held, *pairs, *peers, *spec.argv, *own.argv]
