@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ from typing import Any
 MAX_THROUGHPUT_TPS = 1e9
 
 
-class ServerState(str, Enum):
+class ServerState(StrEnum):
     """What a server says of itself. JOINING servers are loading: they count for placement, never for routing."""
 
     OFFLINE = "offline"
@@ -91,7 +91,7 @@ class ServerRecord:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.throughput_tps) or not 0 <= self.throughput_tps <= MAX_THROUGHPUT_TPS:
-            raise ValueError(f"throughput of {self.peer_id} is {self.throughput_tps}, outside [0, {MAX_THROUGHPUT_TPS:g}]")
+            raise ValueError(f"{self.peer_id} announces {self.throughput_tps}, outside [0, {MAX_THROUGHPUT_TPS:g}]")
 
 
 @dataclass(frozen=True)

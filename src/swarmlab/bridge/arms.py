@@ -1,0 +1,90 @@
+"""The client side of each recovery arm: how it opens a session, and how to look at it without changing it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from petals.client.inference_session import InferenceSession, _ServerInferenceSession
+from petals.client.routing import RemoteSequenceManager
+
+from swarmlab.bridge.chain import Link
+from swarmlab.bridge.flow import EventHandler
+from swarmlab.bridge.issue_patch import PatchedInferenceSession
+from swarmlab.bridge.session import FaultTolerantSession
+from swarmlab.bridge.wire import NextServer, Payload
+from swarmlab.recovery.settings import RecoverySettings
+
+AnySession = InferenceSession | FaultTolerantSession
+# called with (start block, end block, peer id) just before a span is sent its part of a step
+SpanHook = Callable[[int, int, str], None]
+
+PETALS_SESSIONS: Mapping[str, type[InferenceSession]] = {
+    "petals": InferenceSession,
+    "reference": InferenceSession,  # the same, in a swarm without failures
+    "issue_patch": PatchedInferenceSession,
+}
+ARMS = (*PETALS_SESSIONS, "swarmlab")
+
+
+def open_session(
+    arm: str,
+    manager: RemoteSequenceManager,
+    max_length: int,
+    *,
+    recovery: Mapping[str, Any],
+    on_event: EventHandler,
+) -> AnySession:
+    """A session of ``arm``; servers are contacted at its first step.
+
+    :param recovery: RecoverySettings by name, for the swarmlab arm
+    """
+    if arm == "swarmlab":
+        settings = RecoverySettings(**recovery)
+        return FaultTolerantSession(manager, max_length, settings=settings, on_event=on_event)
+    return PETALS_SESSIONS[arm](manager, max_length)
+
+
+def chain_of(session: AnySession) -> list[dict[str, Any]]:
+    """The spans of a session and their servers, as they are now."""
+    if isinstance(session, FaultTolerantSession):
+        return [{"start": span.start, "end": span.end, "peer": peer} for span, peer in session.chain]
+    return [
+        {"start": one.span.start, "end": one.span.end, "peer": one.span.peer_id.to_base58()}
+        for one in session._server_sessions
+    ]
+
+
+def observe_spans(session: AnySession, hook: SpanHook) -> None:
+    """Have ``hook`` called before each request to a span; what the session does is not changed.
+
+    For petals' sessions the class itself is observed, so use this in a process that runs one session only.
+    """
+    if isinstance(session, FaultTolerantSession):
+        _observe_ours(session, hook)
+        return
+    original = _ServerInferenceSession.step
+
+    def observed(one: _ServerInferenceSession, *args: Any, **kwargs: Any) -> torch.Tensor:
+        hook(one.span.start, one.span.end, one.span.peer_id.to_base58())
+        return original(one, *args, **kwargs)
+
+    _ServerInferenceSession.step = observed
+
+
+def _observe_ours(session: FaultTolerantSession, hook: SpanHook) -> None:
+    shared = session._flow.session
+    original = shared.ask
+
+    async def observed(
+        link: Link, payload: Payload, step_id: str, next_servers: tuple[NextServer, ...] = ()
+    ) -> torch.Tensor:
+        assert link.stream is not None
+        peer_id = link.stream.peer_id.to_base58()
+        # the hook may wait for the orchestrator; the event loop must go on meanwhile
+        await asyncio.to_thread(hook, link.span.start, link.span.end, peer_id)
+        return await original(link, payload, step_id, next_servers)
+
+    shared.ask = observed

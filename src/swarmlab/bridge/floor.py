@@ -1,0 +1,83 @@
+"""What no recovery could beat: one connection and one prefill of the same history, measured without failures.
+
+Measured with petals' own unmodified server session, not with ours, so that a slow replay of ours cannot hide in a
+slow floor of ours.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
+from hivemind.p2p import PeerID
+from petals.client.inference_session import _ServerInferenceSession
+from petals.client.routing import RemoteSequenceManager
+from petals.data_structures import RemoteSpanInfo, ServerInfo, ServerState
+
+from swarmlab.bridge.session import FaultTolerantSession
+from swarmlab.bridge.wire import NO_HYPO_IDS, NO_PROMPTS
+
+
+def measure_floors(
+    manager: RemoteSequenceManager,
+    session: FaultTolerantSession,
+    failovers: Sequence[Mapping[str, Any]],
+    repeats: int,
+) -> Iterator[dict[str, Any]]:
+    """For each recovery of ``session``, ``repeats`` times the floor on the very servers that took over.
+
+    :returns: dicts with ``repeat``, ``tokens``, ``connect_s``, ``prefill_s`` and ``spans``
+    """
+    for failover in failovers:
+        spans = failover["replacements"]
+        tokens = session.step_end(failover["step"])
+        inputs = [session.history_of(span["start"], failover["step"]) for span in spans]
+        if not spans or any(history is None for history in inputs):
+            continue  # the span was replaced again since: its inputs are gone
+        for repeat in range(repeats):
+            connect_s = prefill_s = 0.0
+            for span, history in zip(spans, inputs, strict=True):
+                assert history is not None
+                one_connect_s, one_prefill_s = _connect_and_prefill(
+                    manager, session.max_length, span, history
+                )
+                connect_s += one_connect_s
+                prefill_s += one_prefill_s
+            yield {
+                "repeat": repeat,
+                "tokens": tokens,
+                "connect_s": connect_s,
+                "prefill_s": prefill_s,
+                "spans": list(spans),
+            }
+
+
+def _connect_and_prefill(
+    manager: RemoteSequenceManager, max_length: int, place: Mapping[str, Any], history: torch.Tensor
+) -> tuple[float, float]:
+    peer_id = PeerID.from_base58(place["peer"])
+    info = ServerInfo(ServerState.ONLINE, throughput=1.0)
+    span = RemoteSpanInfo(peer_id, place["start"], place["end"], info)
+    uids = " ".join(manager.block_uids[place["start"] : place["end"]])
+    rpc_info = manager.rpc_info  # asked before the clock starts, as in a session that has run for a while
+    started_at_s = time.monotonic()
+    server = RemoteExpertWorker.run_coroutine(
+        _ServerInferenceSession.create(
+            manager.config,
+            manager.state.p2p,
+            span,
+            uids,
+            rpc_info=rpc_info,
+            max_length=max_length,
+            **(manager.get_request_metadata("rpc_inference", uids, peer_id=peer_id) or {}),
+        )
+    )
+    connected_at_s = time.monotonic()
+    server.step(history, NO_PROMPTS, NO_HYPO_IDS, step_id=str(uuid.uuid4()))
+    done_at_s = time.monotonic()
+    server.close()
+    return connected_at_s - started_at_s, done_at_s - connected_at_s

@@ -1,0 +1,266 @@
+"""Drives one step at a time through the chain of a session, and keeps steps atomic.
+
+After a step either every span has advanced by it, or the session is as it was before: the log and all histories are
+rewound and every stream is dropped (petals 2.2.0 servers cannot take a step back), to be rebuilt when next needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from swarmlab.bridge.chain import Link, Session
+from swarmlab.bridge.history import SpanHistory
+from swarmlab.bridge.rebuild import Budget, Recovery, close_streams, rebuild
+from swarmlab.bridge.stream import SpanStream
+from swarmlab.bridge.wire import NextServer
+from swarmlab.recovery.failure import Cause, PeerFailed
+from swarmlab.recovery.latency import ReplyLatency
+from swarmlab.recovery.plan import merge_unusable
+from swarmlab.types import Span
+
+EventHandler = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """One step as the user gave it, checked and on the CPU.
+
+    :param hidden: [batch, tokens, hidden]
+    :param prompts: deep prompts [all blocks, batch or 1, tokens, hidden] or None
+    :param hypo_ids: int64 [batch] or None
+    """
+
+    hidden: torch.Tensor
+    prompts: torch.Tensor | None
+    hypo_ids: np.ndarray | None
+
+
+class Flow:
+    """The chain of one session. All coroutines run on the worker's event loop.
+
+    :param on_event: told of every recovery, on the event loop's thread; must not block
+    """
+
+    def __init__(self, session: Session, on_event: EventHandler | None) -> None:
+        self.session = session
+        self._on_event = on_event
+        self._turn = asyncio.Lock()
+        self._links: list[Link] = []
+        self._closed = False
+        self._budget: Budget | None = None
+
+    @property
+    def spans(self) -> list[tuple[Span, str | None]]:
+        """The chain as it stands: each span and the peer that serves it, None where it must be rebuilt."""
+        return [
+            (link.span, link.stream.peer_id.to_base58() if link.live and link.stream else None)
+            for link in self._links
+        ]
+
+    @property
+    def history_bytes(self) -> int:
+        """Memory held by the histories of all spans."""
+        return sum(link.history.n_bytes for link in self._links)
+
+    def history_of(self, start_block: int, n_steps: int) -> torch.Tensor | None:
+        """Inputs of the first ``n_steps`` steps to the span that begins at a block; None if none does."""
+        for link in self._links:
+            if link.span.start == start_block:
+                return link.history.inputs(self.session.log, n_steps)
+        return None
+
+    async def step(self, step: StepInput) -> torch.Tensor:
+        """Run one step through all blocks; its outputs, [batch, tokens, hidden].
+
+        :raises RecoveryFailed, RequestRejected: the session is then as it was before the step
+        """
+        async with self._turn:
+            n_steps = len(self.session.log)
+            try:
+                return await self._step(step)
+            except BaseException:
+                self._rewind(n_steps)
+                raise
+            finally:
+                self._budget = None
+
+    async def rewind(self, position: int) -> None:
+        """Forget everything from ``position`` on.
+
+        :raises ValueError: if ``position`` is not between two steps
+        """
+        async with self._turn:
+            n_steps = self.session.log.steps_before(position)
+            if n_steps < len(self.session.log):
+                self._rewind(n_steps)
+
+    async def close(self) -> None:
+        """End the session on all servers; bounded by ``close_s`` even if they hang."""
+        async with self._turn:
+            self._closed = True
+            self._stop_repairs()
+            streams = [link.stream for link in self._links if link.stream is not None]
+            self._links = []
+            await asyncio.gather(*(stream.aclose(self.session.settings.close_s) for stream in streams))
+
+    def drop(self) -> None:
+        """End the session without waiting for anything; for finalizers, on the loop's thread."""
+        self._closed = True
+        self._stop_repairs()
+        close_streams(self.session, self._links)
+        self._links = []
+
+    async def _step(self, step: StepInput) -> torch.Tensor:
+        session = self.session
+        session.batch_size = step.hidden.shape[0]
+        if not self._links:
+            whole = Span(0, session.router.n_blocks)
+            self._links = [Link(whole, SpanHistory(), ReplyLatency(session.settings))]
+        self._drop_expired()
+        self._repair_lost(range(1, len(self._links)))
+
+        entry = session.log.append(
+            step.hidden.shape[1],
+            prompt_tokens=0 if step.prompts is None else step.prompts.shape[2],
+            hypo_ids=step.hypo_ids,
+        )
+        n_steps = len(session.log)
+        if step.prompts is not None:
+            session.prompts[n_steps - 1] = step.prompts
+        step_id, hidden, index = str(uuid.uuid4()), step.hidden, 0
+        while index < len(self._links):
+            link = self._links[index]
+            if link.repair is not None:
+                self._links[index : index + 1] = await _repaired(link)
+                continue
+            link.history.append(hidden)
+            started_at_s, failure = time.monotonic(), link.stream.failure if link.stream else None
+            if link.live:
+                try:
+                    hidden = await session.advance(link, hidden, step_id, self._next_servers(index))
+                    index += 1
+                    continue
+                except PeerFailed as error:
+                    failure = error
+            self._repair_lost(range(index + 1, len(self._links)))
+            detect_s = time.monotonic() - started_at_s
+            links, outputs = await self._rebuild(link, n_steps, failure, detect_s, self._step_budget())
+            assert outputs is not None
+            self._links[index : index + 1] = links
+            # of the replay's outputs only the newest tokens go on to spans that have not seen them (fault 2)
+            hidden = outputs[:, -entry.n_tokens :]
+            index += len(links)
+        return hidden
+
+    async def _rebuild(
+        self, link: Link, n_steps: int, failure: PeerFailed | None, detect_s: float, budget: Budget
+    ) -> tuple[list[Link], torch.Tensor | None]:
+        """Rebuild ``link`` with its first ``n_steps`` steps and tell the listener how it went."""
+        recovery = Recovery(link.span)
+        if failure is not None:
+            recovery.note(failure, detect_s)
+            self.session.router.blame(failure.attempt)
+        if link.stream is not None:
+            close_streams(self.session, [link])
+        try:
+            return await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
+        finally:
+            self._tell(recovery, n_steps)
+
+    def _repair_lost(self, indices: range) -> None:
+        """Start rebuilding lost spans at once, beside whatever else goes on: their histories are complete."""
+        n_steps = len(self.session.log)
+        for index in indices:
+            link = self._links[index]
+            committed = self.session.log.steps_before(link.history.n_tokens)
+            if not link.live and link.repair is None and committed <= n_steps:
+                link.repair = asyncio.create_task(self._repair(link, committed))
+
+    async def _repair(self, link: Link, n_steps: int) -> list[Link]:
+        failure = link.stream.failure if link.stream else None
+        budget = self._step_budget() if self._turn.locked() else Budget(self.session.settings)
+        links, _ = await self._rebuild(link, n_steps, failure, 0.0, budget)
+        return links
+
+    def _step_budget(self) -> Budget:
+        """What all recoveries of the step under way may spend together, from the first of them on."""
+        if self._budget is None:
+            self._budget = Budget(self.session.settings)
+        return self._budget
+
+    def _on_broken(self, stream: SpanStream) -> None:
+        """A stream ended between two steps: repair its span before the next token is due."""
+        if self._closed or self._turn.locked():
+            return  # a step under way meets the broken stream itself
+        lost = [index for index, link in enumerate(self._links) if link.stream is stream]
+        for index in lost:
+            self._repair_lost(range(index, index + 1))
+
+    def _drop_expired(self) -> None:
+        for link in self._links:
+            expiry = self.session.expired(link.stream) if link.live and link.stream else None
+            if expiry is not None and link.stream is not None:
+                link.stream.abandon(Cause.RENEWED, expiry.attempt.detail)
+
+    def _next_servers(self, index: int) -> tuple[NextServer, ...]:
+        """The live spans right after ``index``, to which its server may push its outputs directly."""
+        if not self.session.push_outputs:
+            return ()
+        servers: list[NextServer] = []
+        for link in self._links[index + 1 :]:
+            if link.repair is not None or not link.live or link.stream is None or not link.stream.n_requests:
+                break
+            span, peer_id = link.span, link.stream.peer_id.to_base58()
+            servers.append((peer_id, link.session_id, span.start, span.end))
+        return tuple(servers)
+
+    def _rewind(self, n_steps: int) -> None:
+        session = self.session
+        self._stop_repairs()
+        close_streams(session, self._links)
+        usable = {i for i, link in enumerate(self._links) if link.history.rewind(session.log, n_steps)}
+        merged = merge_unusable([link.span for link in self._links], usable)
+        self._links = [
+            Link(span, self._links[source].history, self._links[source].latency) for span, source in merged
+        ]
+        session.log.truncate(n_steps)
+        session.prompts = {index: prompts for index, prompts in session.prompts.items() if index < n_steps}
+
+    def _stop_repairs(self) -> None:
+        for link in self._links:
+            if link.repair is None:
+                continue
+            repaired = link.repair.done() and not link.repair.cancelled() and link.repair.exception() is None
+            if repaired:  # finished, but no step has taken the new links over yet
+                close_streams(self.session, link.repair.result())
+            link.repair.cancel()
+            link.repair = None
+
+    def _tell(self, recovery: Recovery, n_steps: int) -> None:
+        if self._on_event is None or recovery.cause is None:
+            return
+        told = {"span": str(recovery.span), "step": n_steps - 1, "total_s": recovery.total_s}
+        attempts = [str(attempt) for attempt in recovery.attempts]
+        self._on_event({**asdict(recovery), **told, "attempts": attempts})
+
+
+async def _repaired(link: Link) -> list[Link]:
+    """The links that a repair brought, or the link itself, to be rebuilt by whoever waits for it."""
+    assert link.repair is not None
+    repair = link.repair
+    try:
+        links = await asyncio.shield(repair)
+    except asyncio.CancelledError:
+        raise
+    except Exception:  # noqa: BLE001 - the step tries again itself and reports what it meets
+        link.repair = None
+        return [link]
+    return links

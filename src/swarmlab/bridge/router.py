@@ -1,0 +1,186 @@
+"""The client's picture of the swarm: who serves what, how far away, and whom to avoid for now.
+
+Wraps petals' RemoteSequenceManager for its connections and settings (allowed, blocked servers, adapter), but keeps
+its own view and bans: petals' routing goes on choosing a dead peer until its next refresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hivemind.p2p import P2P, PeerID
+from hivemind.proto import runtime_pb2
+from hivemind.utils import MSGPackSerializer, get_dht_time
+from petals.client.routing import RemoteSequenceManager
+from petals.data_structures import UID_DELIMITER
+from petals.server.handler import TransformerConnectionHandler
+from petals.utils.ping import ping_parallel
+
+from swarmlab.bridge.snapshot import read_records, view_from_records
+from swarmlab.recovery.bans import BanTable
+from swarmlab.recovery.failure import Attempt, Cause, PeerFailed
+from swarmlab.recovery.routing import Hop, Need, NoRoute, cheapest_chain
+from swarmlab.recovery.settings import RecoverySettings
+from swarmlab.types import Span, SwarmView
+
+_PING_S = 1.0
+
+
+class Router:
+    """Chooses servers for blocks. All methods but the constructor run on the worker's event loop."""
+
+    def __init__(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> None:
+        self._manager, self._settings = manager, settings
+        self._bans = BanTable(settings)
+        self._view: SwarmView | None = None
+        self._reading: asyncio.Task[SwarmView] | None = None
+        self._pinging: asyncio.Task[None] | None = None
+        self._rtt_s: dict[str, float] = {}
+        self._compression: int | None = None
+        self._blamed: dict[str, Attempt] = {}
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self._manager)
+
+    @property
+    def p2p(self) -> P2P:
+        return self._manager.state.p2p
+
+    @property
+    def view(self) -> SwarmView | None:
+        """The latest view read; None before the first."""
+        return self._view
+
+    def uids(self, span: Span) -> str:
+        """How petals names the blocks of ``span`` in a request."""
+        return " ".join(self._manager.block_uids[span.start : span.end])
+
+    def request_metadata(self, span: Span, peer_id: PeerID) -> dict:
+        return self._manager.get_request_metadata("rpc_inference", self.uids(span), peer_id=peer_id) or {}
+
+    async def chain(self, span: Span, need: Need, deadline_s: float) -> tuple[Hop, ...]:
+        """The cheapest chain through ``span``; waits for a server to appear until ``deadline_s`` (monotonic).
+
+        :raises NoRoute: if none appears
+        """
+        retry_s = self._settings.retry_s
+        view = await self._fresh_view(self._settings.view_age_s)
+        while True:
+            for last_resort in (False, True):
+                excluded = self._bans.excluded(time.monotonic(), view, last_resort=last_resort)
+                try:
+                    return cheapest_chain(view, span, need, rtt_s=self._rtt_s, excluded=excluded)
+                except NoRoute as error:
+                    too_late = time.monotonic() + retry_s > deadline_s
+                    if last_resort and (too_late or self._bans.forbids_all(error.avoided)):
+                        raise error from None
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, self._settings.retry_max_s)
+            view = await self._fresh_view(0.0)
+
+    def blame(self, attempt: Attempt) -> None:
+        """Draw the consequence of a failure for later choices; once, however often it is told."""
+        if self._blamed.get(attempt.peer_id) is attempt:
+            return
+        self._blamed[attempt.peer_id] = attempt
+        now_s = time.monotonic()
+        if attempt.cause is Cause.BUSY:
+            self._bans.busy(attempt.peer_id, now_s)
+        elif attempt.cause is Cause.STALE:
+            self._bans.stale(attempt.peer_id, now_s, self._view)
+        elif attempt.cause is Cause.UNABLE:
+            self._bans.forbid(attempt.peer_id)
+        elif attempt.cause is not Cause.RENEWED:
+            self._bans.failed(attempt.peer_id, now_s, self._view)
+
+    def praise(self, peer_id: str) -> None:
+        """``peer_id`` has done what was asked: an end to its series of failures."""
+        self._bans.succeeded(peer_id)
+
+    def pardon(self, peer_ids: set[str]) -> None:
+        """The request was at fault, not these peers."""
+        for peer_id in peer_ids:
+            self._bans.succeeded(peer_id)
+
+    async def probe(self, peer_id: PeerID) -> bool:
+        """Whether a server answers a small question within ``probe_s``."""
+        stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
+        try:
+            await stub.rpc_info(runtime_pb2.ExpertUID(uid=""), timeout=self._settings.probe_s)
+        except Exception:  # noqa: BLE001 - whatever went wrong, it is no answer
+            return False
+        return True
+
+    async def compression(self, peer_id: PeerID, block: int) -> int:
+        """How this swarm's servers want tensors compressed (hivemind's CompressionType); asked once."""
+        if self._compression is None:
+            stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
+            uid = runtime_pb2.ExpertUID(uid=self._manager.block_uids[block])
+            try:
+                reply = await stub.rpc_info(uid, timeout=self._settings.connect_s)
+                info: Any = MSGPackSerializer.loads(reply.serialized_info)
+            except Exception as error:
+                raise PeerFailed(
+                    peer_id.to_base58(), str(block), Cause.UNREACHABLE, f"rpc_info: {error!r}"
+                ) from error
+            self._compression = int(info["inference_schema"][0][0].compression)
+        return self._compression
+
+    async def _fresh_view(self, max_age_s: float) -> SwarmView:
+        """A view not older than ``max_age_s``; an older one is used when the DHT does not answer in time."""
+        view = self._view
+        if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
+            return view
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+        try:
+            # shielded: the read goes on for the next caller when this one runs out of time
+            return await asyncio.wait_for(asyncio.shield(self._reading), self._settings.read_view_s)
+        except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
+            return self._view if self._view is not None else SwarmView(self.n_blocks, ())
+
+    async def _read(self) -> SwarmView:
+        manager = self._manager
+        prefix = manager.block_uids[0].rpartition(UID_DELIMITER)[0]
+        ask = partial(read_records, prefix=prefix, n_blocks=self.n_blocks)
+        records = await self._ask_dht(ask)
+        view, _ = view_from_records(records, self.n_blocks, get_dht_time())
+        view = replace(view, seen_at_s=time.monotonic())
+        allowed, blocked = manager.allowed_servers, manager.blocked_servers
+        peers = {record.peer_id: _peer(record.peer_id) for record in view.servers}
+        view = view.without(
+            name
+            for name, peer in peers.items()
+            if peer is None
+            or (allowed is not None and peer not in allowed)
+            or (blocked is not None and peer in blocked)
+        )
+        self._view = view
+        unknown = [record.peer_id for record in view.serving() if record.peer_id not in self._rtt_s]
+        if unknown and (self._pinging is None or self._pinging.done()):
+            self._pinging = asyncio.create_task(self._ping(unknown))
+        return view
+
+    async def _ping(self, peer_ids: list[str]) -> None:
+        targets = [PeerID.from_base58(peer_id) for peer_id in peer_ids]
+        ask = partial(ping_parallel, targets, wait_timeout=_PING_S)
+        for peer_id, rtt_s in (await self._ask_dht(ask)).items():
+            self._rtt_s[peer_id.to_base58()] = rtt_s
+
+    async def _ask_dht(self, question: Any) -> Any:
+        """Run a coroutine function in the process of the client's DHT node."""
+        answer: Any = self._manager.dht.run_coroutine(question, return_future=True)
+        return await answer
+
+
+def _peer(name: str) -> PeerID | None:
+    """The peer of a record; None if the record names nobody that could exist."""
+    try:
+        return PeerID.from_base58(name)
+    except ValueError:
+        return None

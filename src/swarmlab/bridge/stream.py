@@ -1,0 +1,159 @@
+"""One open inference stream to one server, with an end that is noticed at once.
+
+hivemind's own reader swallows the end of a stream, so petals learns of a server that dies while it works only
+after ``request_timeout`` (3 minutes). Here the frames are read by a task of our own: an end of stream fails
+the pending request, and every later one, immediately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from hivemind.p2p import P2P, PeerID
+from hivemind.proto import runtime_pb2
+from petals.server.handler import TransformerConnectionHandler
+
+from swarmlab.recovery.failure import Cause, PeerFailed, cause_of
+from swarmlab.types import Span
+
+_HANDLER = "rpc_inference"
+
+
+class SpanStream:
+    """A request-reply channel to ``peer_id`` for the blocks of ``span``. Lives on one event loop.
+
+    :param on_broken: called on the loop once, when the stream ends without our doing
+    """
+
+    def __init__(
+        self,
+        peer_id: PeerID,
+        span: Span,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_broken: Callable[[SpanStream], None] | None = None,
+    ) -> None:
+        self.peer_id, self.span = peer_id, span
+        self.opened_at_s = self.used_at_s = time.monotonic()
+        self.n_requests = 0
+        self._writer = writer
+        self._replies: asyncio.Queue[runtime_pb2.ExpertResponse | None] = asyncio.Queue()
+        self._failure: PeerFailed | None = None
+        self._closing = False
+        self._on_broken = on_broken
+        self._reading = asyncio.create_task(self._read(reader))
+
+    @classmethod
+    async def open(
+        cls,
+        p2p: P2P,
+        peer_id: PeerID,
+        span: Span,
+        *,
+        timeout_s: float,
+        on_broken: Callable[[SpanStream], None] | None = None,
+    ) -> SpanStream:
+        """Open a stream; nothing is sent yet, so the server allocates nothing.
+
+        :raises PeerFailed: UNREACHABLE, blaming this peer, if that takes longer than ``timeout_s`` or is refused
+        """
+        name = TransformerConnectionHandler._get_handle_name(None, _HANDLER)
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, reader, writer = await p2p.call_binary_stream_handler(peer_id, name)
+        except Exception as error:
+            text = str(error) or f"no connection within {timeout_s:g} s"
+            cause = Cause.STALE if cause_of(text) is Cause.STALE else Cause.UNREACHABLE
+            raise PeerFailed(peer_id.to_base58(), str(span), cause, text) from error
+        return cls(peer_id, span, reader, writer, on_broken)
+
+    @property
+    def failure(self) -> PeerFailed | None:
+        """Why the stream is unusable; None while it is usable."""
+        return self._failure
+
+    async def exchange(self, request: runtime_pb2.ExpertRequest) -> runtime_pb2.ExpertResponse:
+        """Send one request and wait for its reply, without a time limit: the caller watches the clock.
+
+        :raises PeerFailed: as soon as the stream ends or the server answers with an error
+        """
+        await self.send(request)
+        return await self.receive()
+
+    async def send(self, request: runtime_pb2.ExpertRequest) -> None:
+        """Send one request; replies come back in the same order.
+
+        :raises PeerFailed: if the stream is broken
+        """
+        if self._failure is not None:
+            raise self._failure
+        self.n_requests += 1
+        try:
+            await P2P.send_protobuf(request, self._writer)
+        except (ConnectionError, RuntimeError, OSError) as error:
+            self._break(Cause.BROKEN, f"cannot send: {error!r}")
+            raise self._failure or error from error
+
+    async def receive(self) -> runtime_pb2.ExpertResponse:
+        """The reply to the oldest request not answered yet.
+
+        :raises PeerFailed: if the stream is broken
+        """
+        if self._replies.empty() and self._failure is not None:
+            raise self._failure
+        reply = await self._replies.get()
+        if reply is None:
+            self._replies.put_nowait(None)  # wake whoever else waits
+            assert self._failure is not None
+            raise self._failure
+        self.used_at_s = time.monotonic()
+        return reply
+
+    def abandon(self, cause: Cause, detail: str) -> PeerFailed:
+        """Declare the stream unusable (its server hangs); later replies are never read."""
+        self._break(cause, detail)
+        assert self._failure is not None
+        return self._failure
+
+    async def aclose(self, timeout_s: float) -> None:
+        """Say goodbye if the server still listens, and let go after ``timeout_s`` in any case."""
+        self._closing = True
+        if self._failure is None and self.n_requests:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(timeout_s):
+                    # a request without tensors ends the session on the server and frees its cache
+                    await P2P.send_protobuf(runtime_pb2.ExpertRequest(), self._writer)
+                    await self._reading
+        self._let_go()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                reply, error = await P2P.receive_protobuf(runtime_pb2.ExpertResponse, reader)
+                if error is not None:
+                    self._break(cause_of(error.message), error.message or "an error without a text")
+                    return
+                assert reply is not None
+                self._replies.put_nowait(reply)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - IncompleteReadError: the stream ended; others: garbled
+            self._break(Cause.BROKEN, f"the stream ended: {error!r}")
+
+    def _break(self, cause: Cause, detail: str) -> None:
+        if self._failure is not None:
+            return
+        self._failure = PeerFailed(self.peer_id.to_base58(), str(self.span), cause, detail)
+        self._replies.put_nowait(None)
+        if not self._closing:
+            self._let_go()
+            if self._on_broken is not None:
+                self._on_broken(self)
+
+    def _let_go(self) -> None:
+        if asyncio.current_task() is not self._reading:
+            self._reading.cancel()
+        self._writer.close()

@@ -1,0 +1,79 @@
+"""What a failure means: who is to blame, and whether another server could do better."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """Why a span could not go on at its server."""
+
+    BROKEN = "broken"  # the stream ended: the server or the way to it is gone
+    UNREACHABLE = "unreachable"  # no stream could be opened
+    HUNG = "hung"  # no reply in time, and no answer to a probe
+    STUCK = "stuck"  # answers probes but not the request
+    BUSY = "busy"  # has no free attention cache now
+    STALE = "stale"  # does not serve the blocks that its record names
+    UNABLE = "unable"  # its limits are below what the session needs
+    RENEWED = "renewed"  # reopened before the server's own time limits would end the session
+    REFUSED = "refused"  # answered with an error of its own
+
+
+# Texts of petals 2.2.0's server errors; an unknown text means REFUSED.
+_TEXTS = (
+    (re.compile(r"cannot allocate KV cache", re.IGNORECASE), Cause.UNABLE),
+    (re.compile(r"maximum length exceeded|greater than max_batch_size|max cache size", re.IGNORECASE), Cause.UNABLE),
+    (re.compile(r"could not allocate|attention cache is full|out of memory", re.IGNORECASE), Cause.BUSY),
+    (re.compile(r"does not serve|protocol not supported|protocols? not supported", re.IGNORECASE), Cause.STALE),
+)
+
+
+def cause_of(message: str) -> Cause:
+    """Classify the error text that a server sent back."""
+    return next((cause for pattern, cause in _TEXTS if pattern.search(message)), Cause.REFUSED)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try to get blocks served, for the record and for the final error."""
+
+    peer_id: str
+    span: str
+    cause: Cause
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.span} at ...{self.peer_id[-6:]}: {self.cause.value} ({self.detail})"
+
+
+class PeerFailed(RuntimeError):
+    """One server failed one request; the session can look for another."""
+
+    def __init__(self, peer_id: str, span: str, cause: Cause, detail: str) -> None:
+        super().__init__(f"blocks {span} at ...{peer_id[-6:]}: {cause.value}: {detail}")
+        self.attempt = Attempt(peer_id, span, cause, detail)
+
+
+class RecoveryFailed(RuntimeError):
+    """A step could not be completed; the session is as it was before the step and can go on later.
+
+    :param blocks: the blocks that could not be served, as text
+    :param attempts: everything that was tried, in order
+    """
+
+    def __init__(self, blocks: str, attempts: tuple[Attempt, ...], why: str) -> None:
+        tried = "; ".join(map(str, attempts[-8:])) or "nobody: no server announces them"
+        super().__init__(f"blocks {blocks} cannot be served: {why}. Tried: {tried}")
+        self.blocks, self.attempts = blocks, attempts
+
+
+class RequestRejected(ValueError):
+    """Every server that was asked refused the request itself; trying further ones would be no use."""
+
+
+def is_permanent(attempts: tuple[Attempt, ...]) -> bool:
+    """Whether the request rather than a server is at fault: two different servers refused it in the same words."""
+    refused = [(a.peer_id, a.detail) for a in attempts if a.cause is Cause.REFUSED]
+    return any(a[1] == b[1] and a[0] != b[0] for a in refused for b in refused)

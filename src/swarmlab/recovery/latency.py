@@ -1,0 +1,65 @@
+"""When a late reply becomes suspicious: a bound that follows the session's own step times.
+
+Rule (measured for the reference notes: of 1,958 healthy steps none took more than 6 times the moving average):
+suspect after ``max(suspect_floor_s, suspect_factor x mean)``, plus what the request's further tokens should take;
+a suspect that answers a probe is slow, not dead, and is given up only after the hard limit.
+"""
+
+from __future__ import annotations
+
+from swarmlab.recovery.settings import RecoverySettings
+
+_WEIGHT = 0.2  # of the newest observation in the moving averages
+
+
+class ReplyLatency:
+    """Moving averages of one span's reply times: seconds per request, and seconds per further token."""
+
+    def __init__(self, settings: RecoverySettings) -> None:
+        self._settings = settings
+        self._step_s: float | None = None
+        self._token_s: float | None = None
+
+    @property
+    def step_s(self) -> float | None:
+        """Mean seconds of a single-token reply; None until one was seen."""
+        return self._step_s
+
+    def copy(self) -> ReplyLatency:
+        """The same averages for a replacement, until it has its own."""
+        twin = ReplyLatency(self._settings)
+        twin._step_s, twin._token_s = self._step_s, self._token_s
+        return twin
+
+    def observe(self, seconds: float, n_tokens: int) -> None:
+        """A reply to a request of ``n_tokens`` tokens (batch times positions) took ``seconds``."""
+        if n_tokens == 1:
+            self._step_s = _blend(self._step_s, seconds)
+        else:
+            rest = max(seconds - (self._step_s or 0.0), 0.0)
+            self._token_s = _blend(self._token_s, rest / (n_tokens - 1))
+
+    def suspect_after_s(self, n_tokens: int) -> float:
+        """How long a reply to ``n_tokens`` tokens may take before the server is probed."""
+        settings = self._settings
+        if self._step_s is None:
+            base = settings.first_reply_s
+        else:
+            base = max(settings.suspect_floor_s, settings.suspect_factor * self._step_s)
+        return base + self._further_tokens_s(n_tokens)
+
+    def give_up_after_s(self, n_tokens: int) -> float:
+        """How long a reply may take at all, whatever the probes say."""
+        settings = self._settings
+        slow = max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
+        return max(slow + self._further_tokens_s(n_tokens), self.suspect_after_s(n_tokens) + settings.probe_s)
+
+    def _further_tokens_s(self, n_tokens: int) -> float:
+        rate = (
+            self._settings.token_s if self._token_s is None else self._settings.suspect_factor * self._token_s
+        )
+        return rate * max(n_tokens - 1, 0)
+
+
+def _blend(mean: float | None, value: float) -> float:
+    return value if mean is None else (1 - _WEIGHT) * mean + _WEIGHT * value

@@ -1,0 +1,112 @@
+"""Which servers take over a run of blocks: the cheapest chain, by dynamic programming over block boundaries.
+
+Petals searches the same graph with Dijkstra and forces a path to the end of each server's span; here a chain may
+leave a server at any block, and the price of the replay is part of the cost, so that after a failure a fast
+replacement wins over a near one when the history is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from swarmlab.types import ServerRecord, Span, SwarmView
+
+# What petals assumes of a server that does not announce its speed (client/routing/sequence_manager.py, 2.2.0):
+# 300 single-token steps/s through a block, 18 ms of serialization per hop, 0.15 s one way to an unknown peer.
+DEFAULT_INFERENCE_TPS = 300.0
+HOP_OVERHEAD_S = 0.018
+DEFAULT_RTT_S = 0.3
+MAX_RTT_S = 10.0
+NO_CACHE_PENALTY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the chain has to do.
+
+    :param replay_tokens: positions of history that every replacement must be fed first
+    :param future_steps: single-token steps expected afterwards
+    :param cache_tokens: cache positions each block must allocate (batch times max length)
+    """
+
+    replay_tokens: int
+    future_steps: int
+    cache_tokens: int
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One server of a chain and the blocks it runs."""
+
+    peer_id: str
+    span: Span
+
+
+class NoRoute(LookupError):
+    """Some blocks have no usable server.
+
+    :param missing: blocks that no allowed server serves
+    :param avoided: peers that serve some of them but are avoided at present
+    """
+
+    def __init__(self, missing: Sequence[int], avoided: Collection[str]) -> None:
+        super().__init__(
+            f"no usable server for blocks {list(missing)} (avoided for now: {sorted(avoided) or 'nobody'})"
+        )
+        self.missing, self.avoided = tuple(missing), tuple(sorted(avoided))
+
+
+def hop_cost_s(record: ServerRecord, n_blocks: int, need: Need, rtt_s: float | None) -> float:
+    """Expected seconds that ``record`` adds to the rest of the session if it takes ``n_blocks`` blocks."""
+    rtt = min(DEFAULT_RTT_S if rtt_s is None else rtt_s, MAX_RTT_S)
+    step_tps = record.inference_tps or DEFAULT_INFERENCE_TPS
+    replay_tps = max(record.throughput_tps, step_tps)
+    open_s = 2 * rtt + need.replay_tokens * n_blocks / replay_tps
+    step_s = rtt + HOP_OVERHEAD_S + n_blocks / step_tps
+    cost = open_s + max(need.future_steps, 1) * step_s
+    if record.cache_tokens_left is not None and record.cache_tokens_left < 2 * need.cache_tokens * n_blocks:
+        cost += NO_CACHE_PENALTY_S
+    return cost
+
+
+def cheapest_chain(
+    view: SwarmView,
+    span: Span,
+    need: Need,
+    *,
+    rtt_s: Mapping[str, float],
+    excluded: Collection[str] = (),
+) -> tuple[Hop, ...]:
+    """The chain of serving, not excluded servers through ``span`` with the least expected time.
+
+    ``O(blocks^2 x servers)``; ties go to fewer hops, then to the smaller peer id, so the answer is deterministic.
+
+    :raises NoRoute: if some block has no usable server
+    """
+    records = [
+        record for record in view.serving() if record.peer_id not in excluded and record.span.overlap(span)
+    ]
+    covered = {block for record in records for block in record.span}
+    missing = [block for block in span if block not in covered]
+    if missing:
+        holders = {r.peer_id for r in view.serving() if any(block in r.span for block in missing)}
+        raise NoRoute(missing, holders)
+
+    # best[b]: cheapest way to be done with blocks [span.start, b)
+    best: dict[int, tuple[float, int, tuple[Hop, ...]]] = {span.start: (0.0, 0, ())}
+    for end in range(span.start + 1, span.end + 1):
+        options = []
+        for record in records:
+            for start in range(max(span.start, record.span.start), end):
+                if start not in best or end > record.span.end:
+                    continue
+                cost, hops, chain = best[start]
+                cost += hop_cost_s(record, end - start, need, rtt_s.get(record.peer_id))
+                options.append(
+                    (cost, hops + 1, record.peer_id, (*chain, Hop(record.peer_id, Span(start, end))))
+                )
+        if options:
+            cost, hops, _, chain = min(options, key=lambda option: option[:3])
+            best[end] = (cost, hops, chain)
+    return best[span.end][2]

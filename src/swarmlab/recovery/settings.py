@@ -1,0 +1,64 @@
+"""Every number the recovery policy uses, with its unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from swarmlab.errors import BadInput
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """How long to wait, whom to avoid and when to give up. All times in seconds of the client's clock.
+
+    :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed
+    :param read_view_s: longest wait for one read of the DHT
+    :param view_age_s: a view older than this is read again before a new chain is chosen
+    :param recovery_s: a step gives up when its recoveries have taken this long in all
+    :param attempts: a step gives up after this many failed replacements of the same blocks
+    :param retry_s: wait before a route is sought again when nobody serves a block; doubles up to ``retry_max_s``
+    :param ban_s: a peer that failed is avoided this long, doubling with each failure in a row
+    :param ban_max_s: the longest ban
+    :param busy_s: a peer without free cache is set aside this long; it is not to blame
+    :param alloc_s: how long a server may queue our cache allocation before it answers "busy"
+    :param replay_tokens: most tokens (batch times positions) in one request; petals refuses more than 2,048
+    :param suspect_floor_s: a reply later than this is suspicious at the earliest
+    :param suspect_factor: ... and later than this multiple of the mean step time
+    :param first_reply_s: the same bound while nothing has been observed yet
+    :param token_s: what each further token of a request adds to the bound while its own rate is unknown
+    :param probe_s: a suspected server must answer a probe within this time
+    :param hard_floor_s: a server that answers probes but not the request is given up after this at the earliest
+    :param hard_factor: ... and after this multiple of the mean step time
+    :param idle_s: a span idle for this long is reopened before the server's own step timeout (300 s) closes it
+    :param lifetime_s: ... and one open this long before the server's session timeout (1,800 s) does
+    :param close_s: longest wait for a polite goodbye
+    """
+
+    connect_s: float = 5.0
+    read_view_s: float = 5.0
+    view_age_s: float = 30.0
+    recovery_s: float = 120.0
+    attempts: int = 12
+    retry_s: float = 0.25
+    retry_max_s: float = 4.0
+    ban_s: float = 5.0
+    ban_max_s: float = 120.0
+    busy_s: float = 2.0
+    alloc_s: float = 2.0
+    replay_tokens: int = 1024
+    suspect_floor_s: float = 0.5
+    suspect_factor: float = 6.0
+    first_reply_s: float = 10.0
+    token_s: float = 0.05
+    probe_s: float = 1.0
+    hard_floor_s: float = 20.0
+    hard_factor: float = 60.0
+    idle_s: float = 270.0
+    lifetime_s: float = 1700.0
+    close_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not value > 0:
+                raise BadInput(f"recovery.{entry.name}", value, "a number above 0")
