@@ -1,0 +1,36 @@
+"""How each arm looks, in every figure. Marker and line tell the arms apart without colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ArmStyle:
+    """:param order: drawing order; later arms lie on top"""
+
+    label: str
+    color: str
+    marker: str
+    line: str
+    order: int
+
+
+# Okabe and Ito's colours: apart for colour-blind readers, and of different lightness in grey.
+ARM_STYLES = {
+    "reference": ArmStyle("failure-free", "#999999", ".", ":", 0),
+    "petals": ArmStyle("petals", "#D55E00", "s", "--", 1),
+    "issue_patch": ArmStyle("issue patch", "#56B4E9", "^", "-.", 2),
+    "restart": ArmStyle("restart", "#CC79A7", "D", ":", 3),
+    "cacheless": ArmStyle("cacheless", "#E69F00", "v", ":", 4),
+    "swarmlab": ArmStyle("swarmlab", "#000000", "o", "-", 5),
+}
+OTHER = ArmStyle("", "#009E73", "P", "-.", 6)
+
+# An outcome is a word first; the sign only helps the eye.
+OUTCOME_SIGNS = {"identical": "=", "wrong": "\u2260", "exception": "!", "hang": "\u221e", None: "?"}
+
+
+def style_of(arm: str) -> ArmStyle:
+    """The arm's style; an arm without one gets a common style under its own name."""
+    return ARM_STYLES.get(arm, ArmStyle(arm, OTHER.color, OTHER.marker, OTHER.line, OTHER.order))

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from swarmlab.analysis.failover import measure, summarise
+from swarmlab.analysis.plots import failover_figure
+from swarmlab.analysis.style import ARM_STYLES, style_of
+from tests.analysis.histories import AT_TOKEN, History, default_run
+
+INFO = {
+    "id": "20261130T000000Z-abcdef", "seed": 7, "world": "real", "device": "cpu", "model": {"id": "tiny_llama"},
+    "host": {"cores": 2, "cpu": "a CPU"},
+}  # fmt: skip
+
+
+def draw(history):
+    evidence = history.evidence()
+    return failover_figure(evidence, summarise(measure(evidence))["scenarios"], INFO)
+
+
+def xs(line):
+    return list(line.get_xdata())
+
+
+def words(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_every_scenario_has_a_panel_and_every_arm_its_own_line_and_marker():
+    figure = draw(default_run())
+    panels = figure.axes[::2]
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in panels] == [
+        "kill last", "kill first", "kill middle", "split replacement", "batch of 3", "prefill",
+    ]  # fmt: skip
+    looks = {(line.get_marker(), line.get_linestyle()) for line in panels[-1].get_lines() if xs(line)[9:]}
+    assert looks == {
+        (style_of(arm).marker, style_of(arm).line) for arm in ("petals", "issue_patch", "swarmlab")
+    }
+    assert len({axes.get_ylim() for axes in panels}) == 1
+    assert all(axes.get_yscale() == "log" for axes in panels)
+
+
+def test_an_arm_that_raises_is_marked_where_its_line_ends():
+    history = History().controls()
+    error = "AssertionError: Broken input cache"
+    history.arm("petals", outcome="exception", tokens=AT_TOKEN, error=error, elapsed_s=24.0)
+    panel = draw(history).axes[0]
+    assert words(panel) == ["petals: exception after 24 s (Broken input cache)"]
+    assert xs(panel.get_lines()[-2]) == [0]  # the first token after the failure never came
+
+
+def test_an_arm_that_never_got_a_token_is_marked_too():
+    history = History().controls().arm("petals", at_token=0, tokens=0, outcome="hang", elapsed_s=60.0)
+    assert words(draw(history).axes[0]) == ["petals: hang after 60 s"]
+
+
+def test_wrong_tokens_are_crossed_out_at_their_place():
+    history = History().controls().arm("issue_patch", wrong=(AT_TOKEN + 2, AT_TOKEN + 5), noise=15.0)
+    panel = draw(history).axes[0]
+    (crosses,) = [line for line in panel.get_lines() if line.get_marker() == "x"]
+    assert xs(crosses) == [2, 5]
+    assert words(panel) == ["issue patch wrong"]
+
+
+def test_the_outcomes_are_told_in_words():
+    figure = draw(default_run())
+    assert "\u2260 wrong" in words(figure.axes[7])
+    assert "! exception" in words(figure.axes[7])
+    assert "= identical" in words(figure.axes[7])
+    assert "never" in words(figure.axes[7])
+
+
+def test_the_caption_says_n_seed_model_hardware_and_world():
+    (caption,) = [
+        text.get_text().replace("\n", " ") for text in draw(default_run()).texts if "n = " in text.get_text()
+    ]
+    for part in ("n = 18", "seed 7", "tiny_llama", "real swarm on cpu", "2 cores, a CPU", INFO["id"]):
+        assert part in caption
+
+
+def test_an_arm_whose_fault_was_not_confirmed_draws_no_line_but_keeps_its_row():
+    history = History().controls().arm("swarmlab")
+    history.rows["faults"] = []
+    figure = draw(history)
+    assert not [line for line in figure.axes[0].get_lines() if xs(line)[2:]]
+    assert "swarmlab" in words(figure.axes[1])
+
+
+@pytest.mark.parametrize("aspect", ["marker", "color", "label"])
+def test_no_two_arms_look_alike(aspect):
+    looks = [getattr(style, aspect) for style in ARM_STYLES.values()]
+    assert len(set(looks)) == len(looks)
+
+
+def test_an_arm_without_a_style_is_drawn_under_its_own_name():
+    assert style_of("somebody_else").label == "somebody_else"

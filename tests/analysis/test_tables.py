@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from rich.console import Console
+
+from swarmlab.analysis.checks import Finding, Verdict, assume
+from swarmlab.analysis.failover import measure, summarise
+from swarmlab.analysis.tables import comparison_table, findings_table
+from tests.analysis.histories import default_run
+
+
+def printed(table, width=80):
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_the_comparison_fits_a_terminal_and_needs_no_colour():
+    text = printed(comparison_table(summarise(measure(default_run().evidence()))))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["split_replacement", "petals", "exception", "25%", "1e-05", "-", "-", "-"] in lines
+    assert ["issue_patch", "wrong", "62%", "15", "5.00", "5.00", "50.0"] in lines
+    assert ["swarmlab", "identical", "100%", "1e-05", "0.40", "0.28", "2.8"] in lines
+    assert "\u2026" not in text  # nothing was cut off
+
+
+def test_an_outcome_that_is_not_known_says_so():
+    history = default_run()
+    del history.arrays["kill_last", "swarmlab"]
+    assert "unknown" in printed(comparison_table(summarise(measure(history.evidence()))))
+
+
+def test_findings_show_assumptions_first_and_survive_markup_in_messages():
+    findings = [
+        Finding("a / b", Verdict.FAILS, "got [/red] x[0]"),
+        assume("run", False, "its status is failed"),
+    ]
+    text = printed(findings_table(findings))
+    assert "[/red] x[0]" in text
+    assert text.index("UNKNOWN") < text.index("FAILS")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from swarmlab.check import judge
+from swarmlab.errors import BadInput
+from swarmlab.figures import draw_run, main, publish
+from swarmlab.record.rundir import RunDir
+from tests.analysis.histories import History
+
+
+@pytest.fixture
+def run_path(tmp_path):
+    run_dir = RunDir.create(
+        tmp_path / "results" / "runs", "failover", config={}, argv=["/home/somebody/run.py"], overrides=["seed=1"],
+        seed=1, world="real", arms=[], model={"id": "tiny_llama"},
+    )  # fmt: skip
+    History().controls().arm("swarmlab", failover_row=True).save(run_dir.path)
+    run_dir.finish("complete")
+    judge(run_dir.path)
+    return run_dir.path
+
+
+def test_a_judged_run_is_drawn_as_png_and_pdf(run_path):
+    png, pdf = draw_run(run_path)
+    assert (png, pdf) == (run_path / "figures" / "failover.png", run_path / "figures" / "failover.pdf")
+    with Image.open(png) as image:
+        assert image.width > 800
+        assert np.asarray(image.convert("L")).min() < 30  # something dark is drawn
+    assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_the_same_run_gives_the_same_files(run_path, tmp_path):
+    first = [path.read_bytes() for path in draw_run(run_path, tmp_path / "a")]
+    assert [path.read_bytes() for path in draw_run(run_path, tmp_path / "b")] == first
+
+
+def test_published_results_draw_the_same_figure_without_the_raw_history(run_path, tmp_path):
+    results = tmp_path / "results"
+    folder = publish(run_path, results)
+    assert folder == results / "tables" / "failover"
+    assert not (folder / "history").exists()
+    assert "/home/somebody" not in (folder / "run.json").read_text()
+    assert json.loads((folder / "run.json").read_text())["overrides"] == ["seed=1"]
+    assert main(["failover", "--results", str(results)]) == 0
+    assert (results / "figures" / "failover.png").read_bytes() == draw_run(run_path)[0].read_bytes()
+
+
+def test_a_name_means_published_results_then_the_latest_run(run_path, tmp_path, capsys):
+    results = str(tmp_path / "results")
+    assert main(["failover", "--results", results]) == 0
+    assert str(run_path / "figures") in capsys.readouterr().out
+    assert main(["failover", "--results", results, "--publish"]) == 0
+    assert main(["--results", results]) == 0
+    assert "runs" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], []])
+def test_nothing_to_draw_is_bad_input_in_one_line(tmp_path, arguments, capsys):
+    assert main([*arguments, "--results", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_run_that_was_not_judged_is_bad_input(run_path):
+    (run_path / "summary.json").unlink()
+    with pytest.raises(BadInput, match="judged"):
+        draw_run(run_path)
+
+
+def test_a_run_of_an_experiment_without_figures_is_bad_input(run_path):
+    info = json.loads((run_path / "run.json").read_text())
+    (run_path / "run.json").write_text(json.dumps({**info, "exp": "juggling"}))
+    with pytest.raises(BadInput, match="juggling"):
+        draw_run(run_path)
+
+
+def test_damaged_arrays_do_not_stop_the_figure(run_path):
+    (run_path / "states" / "kill_last.swarmlab.npz").write_bytes(b"PK")
+    assert len(draw_run(run_path)) == 2
