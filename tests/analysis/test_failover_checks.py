@@ -8,11 +8,11 @@ import yaml
 from swarmlab.analysis.checks import Verdict, conclude
 from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.failover_checks import check_failover
+from swarmlab.analysis.metrics import FAILURES
 from tests.analysis.histories import AT_TOKEN, History, default_run
 
-EXPECTED = yaml.safe_load(
-    (Path(__file__).parents[2] / "experiments/failover/expected.yaml").read_text(encoding="utf-8")
-)
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "failover"
+EXPECTED = yaml.safe_load((EXPERIMENT / "expected.yaml").read_text(encoding="utf-8"))
 
 
 def check(history, expected=EXPECTED, status="complete"):
@@ -249,6 +249,15 @@ def test_a_metric_that_does_not_exist_is_unknown():
     findings = check(History().controls().arm("swarmlab"), expected)
     assert conclude(findings) is Verdict.UNKNOWN
     assert any("outcomez" in text for text in against(findings))
+
+
+def test_expectations_cover_the_default_scenarios_and_count_their_failures():
+    defaults = {}
+    for path in (EXPERIMENT / "scenarios").glob("*.yaml"):
+        scenario = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if scenario["set"] == "default":
+            defaults[path.stem] = sum(fault["fault"] in FAILURES for fault in scenario["faults"])
+    assert {name: wanted.get("failures", 1) for name, wanted in EXPECTED["scenarios"].items()} == defaults
 
 
 def test_the_expectations_are_the_experiments_claim():

@@ -4,7 +4,7 @@ import json
 import math
 import threading
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from swarmlab.record.writer import KINDS, HistoryWriter, json_safe
 from swarmlab.types import Span
 
 
-class Color(str, Enum):
+class Color(StrEnum):
     RED = "red"
 
 

@@ -14,7 +14,7 @@ Array = np.ndarray
 Arrays = Mapping[str, Array]
 Tokens = list[tuple[int, ...]]  # one entry per token index, in it one id per row of the batch
 
-FAILURES = ("kill", "stop")  # faults that take a server away; restart and cont bring it back
+FAILURES = ("kill", "stop", "leave")  # faults that take a server away; restart and cont bring it back
 
 
 def tokens_of(steps: Sequence[Row]) -> Tokens:
