@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from swarmlab.placement.layout import Floats, Ints
 
 MAX_TIED_VALUES = 16  # after so many equal order statistics, sorting both windows is cheaper than going on
+MAX_SETTLING_ROUNDS = 20  # a search tries its next kick rather than settle for longer
 
 
 @njit("UniTuple(float64, 2)(float64[::1], int64, int64, float64)", cache=True)
@@ -93,3 +94,33 @@ def settle_round(values: Floats, starts: Ints, lengths: Ints, tps: Floats, order
         for block in range(new, new + lengths[i]):
             values[block] += tps[i]
     return moved
+
+
+@njit("boolean(float64[::1], float64[::1])", cache=True)
+def _is_better(new: Floats, old: Floats) -> bool:
+    # Weakest block first: the placement whose sorted throughputs are lexicographically larger.
+    for i in range(new.size):
+        if new[i] != old[i]:
+            return new[i] > old[i]
+    return False
+
+
+@njit("void(float64[::1], int64[::1], int64[::1], float64[::1], int64[:, ::1], float64)", cache=True)
+def search(values: Floats, starts: Ints, lengths: Ints, tps: Floats, kicks: Ints, eps: float) -> None:
+    """Take out the servers of each kick, put them back one by one, let all settle; keep what is better. In place."""
+    everybody = np.arange(starts.size)
+    ranked = np.sort(values)
+    for kick in kicks:
+        trial_values, trial_starts = values.copy(), starts.copy()
+        for i in kick:
+            trial_values[trial_starts[i] : trial_starts[i] + lengths[i]] -= tps[i]
+        for i in kick:
+            start = window_start(trial_values, int(lengths[i]))
+            trial_starts[i] = start
+            trial_values[start : start + lengths[i]] += tps[i]
+        for _ in range(MAX_SETTLING_ROUNDS):
+            if not settle_round(trial_values, trial_starts, lengths, tps, everybody, eps):
+                break
+        trial_ranked = np.sort(trial_values)
+        if _is_better(trial_ranked, ranked):
+            values[:], starts[:], ranked = trial_values, trial_starts, trial_ranked

@@ -1,0 +1,43 @@
+"""A soft minimum of the blocks' throughputs: where many blocks tie for the weakest, it still shows a direction.
+
+U(v) = -(1/beta) log mean exp(-beta v) lies a little above min(v) and grows with every weak block that gains.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from swarmlab.placement.layout import Floats
+
+SHARPNESS = 30.0  # beta times the mean throughput
+
+
+def beta_of(values: Floats) -> float:
+    """The sharpness in 1/(tokens/s): 30 over the mean throughput; 0 in a swarm without any."""
+    mean = float(values.mean())
+    return SHARPNESS / mean if mean > 0 else 0.0
+
+
+def utilities(values: Floats, rate_tps: float, width: int, beta: float) -> Floats:
+    """The soft minimum for each start at which a server could add ``rate_tps`` to ``width`` blocks.
+
+    :param values: throughput of each block without that server
+    :param beta: sharpness, above 0
+    """
+    floor = float(values.min())
+    weights = np.exp(-beta * (values - floor))  # how much each block is in need, 1 for the weakest
+    before = np.concatenate([[0.0], np.cumsum(weights)])
+    after = np.concatenate([np.cumsum(weights[::-1])[::-1], [0.0]])
+    inside = before[width:] - before[:-width]
+    # sums, not differences: the blocks outside may need far less than those inside
+    total = before[: len(inside)] + after[width:] + np.exp(-beta * rate_tps) * inside
+    return floor - np.log(total / len(values)) / beta
+
+
+def utility(values: Floats, beta: float) -> float:
+    """The soft minimum of the throughputs as they are."""
+    floor = float(values.min())
+    return floor - float(np.log(np.exp(-beta * (values - floor)).mean())) / beta
