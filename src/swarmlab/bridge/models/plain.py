@@ -1,0 +1,81 @@
+"""The reference: greedy generation by the plain transformers model on this machine, without a swarm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from swarmlab.bridge.models.checkpoint import Checkpoint
+from swarmlab.errors import BadInput
+
+SMALL_HIDDEN = 256
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+
+def load_plain(checkpoint: Checkpoint) -> LlamaForCausalLM:
+    """The whole model in float32 on the CPU, without gradients."""
+    # Imported late: processes that only look at a checkpoint need no torch.
+    import torch
+    from transformers import LlamaForCausalLM
+
+    model: Any = LlamaForCausalLM.from_pretrained(
+        str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
+    )
+    return model.eval().requires_grad_(False)
+
+
+def plain_run(
+    checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Feed a prompt, then one greedy token at a time, with an attention cache; no token ends the generation.
+
+    :param prompt_ids: ``[batch, tokens]``
+    :param new_tokens: tokens to generate per row
+    :returns: token ids ``[batch, new_tokens]``, and the output of the last block (before the final norm) for
+        every position that was fed, ``[batch, tokens + new_tokens - 1, hidden]``
+    :raises BadInput: if there is nothing to do or the model cannot hold so many tokens
+    """
+    _check_sizes(checkpoint, prompt_ids, new_tokens)
+    import torch
+
+    model: Any = load_plain(checkpoint)
+    hidden: list[torch.Tensor] = []
+    model.model.norm.register_forward_pre_hook(lambda _norm, inputs: hidden.append(inputs[0]))
+    fed, cache, tokens = torch.from_numpy(prompt_ids), None, []
+    with torch.inference_mode(), _threads_for(checkpoint):
+        for _ in range(new_tokens):
+            output = model(fed, past_key_values=cache, use_cache=True)
+            fed, cache = output.logits[:, -1:].argmax(dim=-1), output.past_key_values
+            tokens.append(fed)
+        return torch.cat(tokens, dim=1).numpy(), torch.cat(hidden, dim=1).numpy()
+
+
+@contextmanager
+def _threads_for(checkpoint: Checkpoint) -> Iterator[None]:
+    # Threads that share out a small product wait for each other longer than they compute: on a busy machine the
+    # tiny model takes 30 times as long on two as on one.
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if checkpoint.hidden_size <= SMALL_HIDDEN else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _check_sizes(checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int) -> None:
+    if prompt_ids.ndim != 2 or 0 in prompt_ids.shape:
+        raise BadInput("workload.prompt", prompt_ids.shape, "at least one row of at least one token")
+    if prompt_ids.min() < 0 or prompt_ids.max() >= checkpoint.vocab_size:
+        allowed = f"token ids 0 to {checkpoint.vocab_size - 1}"
+        raise BadInput("workload.prompt", [int(prompt_ids.min()), int(prompt_ids.max())], allowed)
+    longest = checkpoint.max_tokens - prompt_ids.shape[1]
+    if not 1 <= new_tokens <= longest:
+        raise BadInput("workload.new_tokens", new_tokens, f"1 to {longest} after this prompt")
