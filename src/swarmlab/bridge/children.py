@@ -32,15 +32,10 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 
-# A private swarm on one machine: no NAT to cross, no relay to look for, identities of our own making. Names as
-# in hivemind's P2P.create, to which petals' Server and hivemind's DHTNode hand them on.
-PRIVATE_NETWORK: dict[str, Any] = {
-    "auto_nat": False,
-    "nat_port_map": False,
-    "use_relay": False,
-    "use_auto_relay": False,
-    "check_if_identity_free": False,
-}
+# Keywords of petals' Server that its command line has no options for. A server that is told that it is reached
+# directly asks nobody about it, and one whose key we made need not look whether another peer has it: each would cost
+# a p2p daemon more at every start.
+SERVER_KEYWORDS = {"reachable_via_relay": False, "use_relay": False, "check_if_identity_free": False}
 
 
 def prepare() -> None:
@@ -106,11 +101,8 @@ def server(args: dict[str, Any], _channel: str) -> None:
 
     :param args: ``argv``: arguments of ``petals.cli.run_server``
     """
-    # The command line has no options for these, but Server takes them as keywords. A server that is told that it
-    # is reached directly asks nobody about it (that would cost a p2p daemon more at every start).
     entry: Any = run_server
-    network = {name: value for name, value in PRIVATE_NETWORK.items() if name != "use_auto_relay"}
-    entry.Server = functools.partial(entry.Server, reachable_via_relay=False, **network)
+    entry.Server = functools.partial(entry.Server, **SERVER_KEYWORDS)
     sys.argv = ["run_server", *args["argv"], "--no_auto_relay"]
     entry.main()
 
@@ -124,8 +116,9 @@ def bootstrap(args: dict[str, Any], channel: str) -> None:
 
 
 async def _bootstrap(args: dict[str, Any], channel: Channel) -> None:
-    listen = {"host_maddrs": [args["maddr"]], "identity_path": args["identity_path"], "startup_timeout": 60}
-    node = await DHTNode.create(**listen, **PRIVATE_NETWORK)
+    node = await DHTNode.create(
+        host_maddrs=[args["maddr"]], identity_path=args["identity_path"], startup_timeout=60
+    )
     maddrs = [str(address) for address in await node.get_visible_maddrs()]
     channel.send({"event": "listening", "maddrs": maddrs})
     loop = asyncio.get_running_loop()

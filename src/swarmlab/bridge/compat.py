@@ -31,6 +31,10 @@ MOVED_NAMES = {
     "deserialize_tensor_stream": "hivemind.compression",
 }
 
+# A private swarm has no NAT to cross and no relay to look for. hivemind's defaults do both, and neither petals'
+# command line nor its client can say otherwise.
+PRIVATE_NETWORK = {"auto_nat": False, "nat_port_map": False, "use_relay": False}
+
 
 def apply() -> None:
     """Give hivemind its old top-level names back and keep every library off the network. Idempotent.
@@ -50,6 +54,7 @@ def apply() -> None:
         except AttributeError:
             version = hivemind.__version__
             raise ImportError(f"hivemind {version} has no {name} in {home}; petals needs it") from None
+    hivemind.P2P.create.__func__.__kwdefaults__.update(PRIVATE_NETWORK)
     _switch_off_version_check()
 
 

@@ -1,0 +1,156 @@
+"""Faults on the processes of a server, confirmed by looking at the processes themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psutil
+
+from swarmlab.faults.lifecycle import FaultFailed
+from swarmlab.faults.schedule import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLL_S = 0.02
+CONFIRM_S = 10.0
+ANSWER_S = 2.0
+READY_S = 90.0
+
+
+class Control(Protocol):
+    """What a swarm lets one do to its servers (``swarmlab.swarm.deploy.Swarm``)."""
+
+    def kill(self, name: str) -> bool: ...
+    def stop(self, name: str) -> bool: ...
+    def cont(self, name: str) -> bool: ...
+    def leave(self, name: str) -> bool: ...
+    def restart(self, name: str) -> None: ...
+    def answers(self, name: str, timeout_s: float) -> bool: ...
+    def wait_ready(self, names: list[str], deadline_s: float) -> Any: ...
+
+
+def group_states(pgid: int) -> dict[int, str]:
+    """State (as psutil names it) of each process of a group; zombies, which run nothing any more, left out."""
+    states = {}
+    for process in psutil.process_iter():
+        try:
+            # of processes that end meanwhile, nothing is wanted
+            if (
+                process.pid
+                and _pgid(process.pid) == pgid
+                and (state := process.status()) != psutil.STATUS_ZOMBIE
+            ):
+                states[process.pid] = state
+        except psutil.NoSuchProcess:
+            continue
+    return states
+
+
+class ProcessFault:
+    """One fault on one server: the steps for ``swarmlab.faults.lifecycle.Lifecycle``.
+
+    :param name: of the server
+    :param pgid_of: gives the number of its process group as it is now (a restart changes it)
+    :param ready_s: how long a healed server may take to serve again
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        name: str,
+        control: Control,
+        pgid_of: Callable[[], int],
+        *,
+        ready_s: float = READY_S,
+    ) -> None:
+        self.fault, self.name, self.ready_s = fault, name, ready_s
+        self._control, self._pgid_of = control, pgid_of
+        self._pgid = 0
+        self._broken = False
+
+    def setup(self) -> str:
+        self._pgid = self._pgid_of()
+        states = group_states(self._pgid)
+        if self.fault is Fault.RESTART:
+            _require(not states, f"{self.name} still runs: {states}")
+            return "nothing of the server runs"
+        _require(bool(states), f"no process of {self.name} runs")
+        if self.fault is Fault.CONT:
+            _require(_all_stopped(states), f"{self.name} is not stopped: {states}")
+            return f"{len(states)} processes, all stopped"
+        _require(self._control.answers(self.name, ANSWER_S), f"{self.name} does not answer before the fault")
+        return f"{len(states)} processes, serving"
+
+    def inject(self) -> str:
+        self._broken = self.fault in (Fault.KILL, Fault.STOP, Fault.LEAVE)
+        if self.fault is Fault.RESTART:
+            self._control.restart(self.name)
+            return "started"
+        signal = {
+            Fault.KILL: self._control.kill,
+            Fault.STOP: self._control.stop,
+            Fault.CONT: self._control.cont,
+            Fault.LEAVE: self._control.leave,
+        }[self.fault]
+        _require(signal(self.name), f"{self.name} was gone")
+        return f"process group {self._pgid}"
+
+    def confirm(self) -> str:
+        if self.fault in (Fault.KILL, Fault.LEAVE):
+            waited_s = _until(lambda: not group_states(self._pgid), "all processes are gone")
+            return f"all processes gone after {waited_s:.3f} s"
+        if self.fault is Fault.STOP:
+            waited_s = _until(lambda: _all_stopped(group_states(self._pgid)), "all processes are stopped")
+            return f"all processes stopped after {waited_s:.3f} s"
+        return self._serving_again()
+
+    def heal(self) -> str:
+        if not self._broken:
+            return "nothing to undo"
+        if self.fault is Fault.STOP:
+            _require(self._control.cont(self.name), f"{self.name} is gone and cannot go on")
+        else:
+            self._control.kill(self.name)  # whatever is left of one that was to leave by itself
+            self._control.restart(self.name)
+        detail = self._serving_again()
+        self._broken = False
+        return detail
+
+    def cleanup(self) -> str:
+        """A server that is still broken is healed, so that what comes next finds the swarm whole."""
+        return self.heal()
+
+    def _serving_again(self) -> str:
+        started = time.monotonic()
+        self._control.wait_ready([self.name], self.ready_s)
+        self._pgid = self._pgid_of()
+        return f"serving after {time.monotonic() - started:.3f} s"
+
+
+def _all_stopped(states: dict[int, str]) -> bool:
+    return bool(states) and all(state == psutil.STATUS_STOPPED for state in states.values())
+
+
+def _require(condition: bool, failure: str) -> None:
+    if not condition:
+        raise FaultFailed(failure)
+
+
+def _until(predicate: Callable[[], bool], what: str) -> float:
+    """Wait until the predicate holds; return the seconds that took."""
+    started = time.monotonic()
+    while not predicate():
+        if time.monotonic() - started > CONFIRM_S:
+            raise FaultFailed(f"not within {CONFIRM_S:.0f} s: {what}")
+        time.sleep(POLL_S)
+    return time.monotonic() - started
+
+
+def _pgid(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        raise psutil.NoSuchProcess(pid) from None

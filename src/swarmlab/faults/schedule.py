@@ -1,0 +1,112 @@
+"""PURE: which faults a scenario wants, and when each is due; checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Fault(StrEnum):
+    """What can be done to a server."""
+
+    KILL = "kill"  # SIGKILL: the machine dies
+    STOP = "stop"  # SIGSTOP: the machine hangs, its connections stay open
+    CONT = "cont"  # SIGCONT: a hung machine goes on
+    RESTART = "restart"  # a dead server comes back with its identity
+    LEAVE = "leave"  # SIGTERM: the server says goodbye and ends
+
+
+class Role(StrEnum):
+    """A server by its place in the chain that the client really uses."""
+
+    FIRST = "first"
+    MIDDLE = "middle"
+    LAST = "last"
+
+
+KEYS = {"fault", "target", "before_token", "at_span", "request"}
+
+
+@dataclass(frozen=True)
+class FaultSpec:
+    """One fault of a scenario: what, to whom, and when.
+
+    :param target: a role, or the name of a server
+    :param before_token: index from 0 of the token whose step finds the fault there; 0 is the prefill's
+    :param at_span: None for before the step as a whole, else before the client asks this span of its chain
+    :param request: with ``at_span``: before which of the step's requests to it, from 1 (a replay is one more)
+    """
+
+    fault: Fault
+    target: str
+    before_token: int
+    at_span: str | None = None
+    request: int = 1
+
+
+def parse_faults(
+    entries: Iterable[Mapping[str, Any]], servers: Sequence[str], n_tokens: int
+) -> tuple[FaultSpec, ...]:
+    """Turn the ``faults`` of a scenario file into specs.
+
+    :param servers: names of the scenario's servers
+    :param n_tokens: tokens that the workload makes; a fault due after them would never happen
+    :raises BadInput: naming the entry and what it may hold
+    """
+    return tuple(_parse(entry, f"faults[{index}]", servers, n_tokens) for index, entry in enumerate(entries))
+
+
+def _parse(entry: Mapping[str, Any], where: str, servers: Sequence[str], n_tokens: int) -> FaultSpec:
+    if not isinstance(entry, Mapping):
+        raise BadInput(where, entry, f"keys {', '.join(sorted(KEYS))}")
+    unknown = set(entry) - KEYS
+    if unknown:
+        raise BadInput(f"{where}.{min(map(str, unknown))}", "a key", ", ".join(sorted(KEYS)))
+    faults = [fault.value for fault in Fault]
+    if entry.get("fault") not in faults:
+        raise BadInput(f"{where}.fault", entry.get("fault"), ", ".join(faults))
+    targets = [*(role.value for role in Role), *servers]
+    if entry.get("target") not in targets:
+        raise BadInput(f"{where}.target", entry.get("target"), ", ".join(targets))
+    token, at_span, request = entry.get("before_token"), entry.get("at_span"), entry.get("request", 1)
+    if not _is_count(token) or not token < n_tokens:
+        raise BadInput(f"{where}.before_token", token, f"a token from 0 to {n_tokens - 1}")
+    roles = [role.value for role in Role]
+    if at_span is not None and at_span not in roles:
+        raise BadInput(f"{where}.at_span", at_span, ", ".join(roles))
+    if not _is_count(request) or request < 1 or (request > 1 and at_span is None):
+        raise BadInput(f"{where}.request", request, "1 or more, and only together with at_span")
+    return FaultSpec(Fault(entry["fault"]), entry["target"], token, at_span, request)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def due(
+    faults: Iterable[FaultSpec], *, token: int, at_span: str | None = None, request: int = 1
+) -> tuple[FaultSpec, ...]:
+    """The faults due at one place of the client's way, in the order of the file."""
+    here = (token, at_span, request)
+    return tuple(spec for spec in faults if (spec.before_token, spec.at_span, spec.request) == here)
+
+
+def resolve(target: str, chain: Sequence[str]) -> str:
+    """The server that a target means.
+
+    :param chain: names of the servers that the client uses, in the order of their blocks
+    :raises ValueError: if the chain has no such place (a middle needs three spans)
+    """
+    if target not in {role.value for role in Role}:
+        return target
+    role = Role(target)
+    if not chain or (role is Role.MIDDLE and len(chain) < 3):
+        raise ValueError(f"a chain of {len(chain)} spans has no {role.value} one")
+    return {Role.FIRST: chain[0], Role.MIDDLE: chain[len(chain) // 2], Role.LAST: chain[-1]}[role]

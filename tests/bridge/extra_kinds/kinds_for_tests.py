@@ -1,0 +1,68 @@
+"""Kinds of children that only the tests of the nursery ask for."""
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from swarmlab.channel import connect
+
+
+def describe(args: dict[str, Any], channel_path: str) -> int:
+    """Say what the child finds itself in, then end as told."""
+    from hivemind.p2p import P2P
+
+    print("this goes to the log")
+    print("so does this", file=sys.stderr)
+    connect(channel_path).send(
+        {
+            "pid": os.getpid(), "pgid": os.getpgid(0), "sid": os.getsid(0), "cwd": str(Path.cwd()),
+            "temp_dir": tempfile.gettempdir(), "socket_prefix": P2P._UNIX_SOCKET_PREFIX,
+            "env": os.environ.get("GIVEN"), "n_threads": threading.active_count(), "args": args,
+            "fds": sorted(str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in range(3)),
+        }
+    )  # fmt: skip
+    return args["status"]
+
+
+def leave_helper(args: dict[str, Any], channel_path: str) -> int:
+    """End although a helper in the same group, deaf to SIGTERM, goes on."""
+    channel = connect(channel_path)
+    helper = os.fork()
+    if helper == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pause()
+    channel.send({"helper": helper})
+    return args["status"]
+
+
+def wait(_args: dict[str, Any], channel_path: str) -> None:
+    """Report, then wait for a signal."""
+    connect(channel_path).send({"waiting": True})
+    signal.pause()
+
+
+def chatter(args: dict[str, Any], channel_path: str) -> None:
+    """Answer each message with its number until told to stop."""
+    channel = connect(channel_path)
+    while (message := channel.recv(30))["number"] < args["until"]:
+        channel.send({"number": message["number"]})
+
+
+def generate(args: dict[str, Any], channel_path: str) -> None:
+    """A whole client: load the model, generate, say what came out."""
+    import torch
+    from petals import AutoDistributedModelForCausalLM
+
+    channel = connect(channel_path)
+    channel.send({"started": True})
+    model = AutoDistributedModelForCausalLM.from_pretrained(
+        args["model_path"], initial_peers=args["initial_peers"], dht_prefix=args["dht_prefix"]
+    )
+    channel.send({"loaded": True})
+    with torch.inference_mode():
+        tokens = model.generate(torch.tensor([[1, 2, 3, 4]]), max_new_tokens=3, do_sample=False)
+    channel.send({"tokens": tokens.tolist()})

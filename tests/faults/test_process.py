@@ -1,0 +1,216 @@
+"""Faults on real process groups: a leader with helpers, as a server has, but of idle processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from swarmlab.faults import process
+from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
+from swarmlab.faults.process import ProcessFault, group_states
+from swarmlab.faults.schedule import Fault
+
+# a leader with two helpers; SIGTERM ends it in order, helpers with it
+GROUP = """
+import os, signal, sys
+helpers = []
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    helpers.append(pid)
+def leave(*_):
+    for pid in helpers:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+class FakeSwarm:
+    """One server made of idle processes, with the handles of ``swarmlab.swarm.deploy.Swarm``."""
+
+    def __init__(self):
+        self.restart("s")
+
+    def restart(self, name):
+        self.leader = subprocess.Popen(
+            [sys.executable, "-c", GROUP], stdout=subprocess.PIPE, start_new_session=True, text=True
+        )
+        assert self.leader.stdout is not None
+        self.leader.stdout.readline()
+
+    def _signal(self, number, leader_only=False):
+        try:
+            (os.kill if leader_only else os.killpg)(self.leader.pid, number)
+        except ProcessLookupError:
+            return False
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            self.leader.wait()
+        return True
+
+    def kill(self, name):
+        was_there = self._signal(signal.SIGKILL)
+        process._until(lambda: not group_states(self.leader.pid), "the group is gone")
+        return was_there
+
+    def stop(self, name):
+        was_there = self._signal(signal.SIGSTOP)
+        process._until(
+            lambda: process._all_stopped(group_states(self.leader.pid)) or not was_there, "stopped"
+        )
+        return was_there
+
+    def cont(self, name):
+        return self._signal(signal.SIGCONT)
+
+    def leave(self, name):
+        return self._signal(signal.SIGTERM, leader_only=True)
+
+    def answers(self, name, timeout_s):
+        states = group_states(self.leader.pid)
+        return bool(states) and psutil.STATUS_STOPPED not in states.values()
+
+    def wait_ready(self, names, deadline_s):
+        assert self.answers(names[0], 0)
+
+    def pgid(self):
+        return self.leader.pid
+
+
+@pytest.fixture
+def swarm():
+    swarm = FakeSwarm()
+    yield swarm
+    swarm.kill("s")
+    assert swarm.leader.stdout is not None
+    swarm.leader.stdout.close()
+
+
+def live(fault, swarm):
+    rows = []
+    life = Lifecycle(ProcessFault(fault, "s", swarm, swarm.pgid), rows.append, {"fault": fault.value})
+    return life, rows
+
+
+def test_group_states_sees_leader_and_helpers(swarm):
+    assert len(group_states(swarm.pgid())) == 3
+    assert swarm.pgid() in group_states(swarm.pgid())
+
+
+@pytest.mark.parametrize("fault", [Fault.KILL, Fault.LEAVE])
+def test_the_end_of_a_server_is_confirmed_when_no_process_is_left(swarm, fault):
+    life, rows = live(fault, swarm)
+    pgid = swarm.pgid()
+    life.setup()
+    life.inject()
+    life.confirm()
+    assert group_states(pgid) == {}
+    life.heal()
+    assert swarm.pgid() != pgid
+    assert len(group_states(swarm.pgid())) == 3
+    life.cleanup()
+    assert life.valid
+    assert [row["ok"] for row in rows] == [True] * 5
+
+
+def test_a_stop_is_confirmed_when_every_process_is_stopped(swarm):
+    life, _ = live(Fault.STOP, swarm)
+    life.setup()
+    life.inject()
+    life.confirm()
+    assert set(group_states(swarm.pgid()).values()) == {psutil.STATUS_STOPPED}
+    life.heal()
+    assert psutil.STATUS_STOPPED not in group_states(swarm.pgid()).values()
+    life.cleanup()
+    assert life.valid
+
+
+def test_continuing_and_restarting_are_faults_of_their_own(swarm):
+    swarm.stop("s")
+    life, _ = live(Fault.CONT, swarm)
+    life.setup()
+    life.inject()
+    life.confirm()
+    life.cleanup()
+    assert life.valid
+    swarm.kill("s")
+    life, _ = live(Fault.RESTART, swarm)
+    life.setup()
+    life.inject()
+    life.confirm()
+    life.cleanup()
+    assert life.valid
+    assert len(group_states(swarm.pgid())) == 3
+
+
+@pytest.mark.parametrize("fault", [Fault.KILL, Fault.STOP, Fault.LEAVE, Fault.CONT])
+def test_a_dead_target_fails_the_setup(swarm, fault):
+    swarm.kill("s")
+    life, rows = live(fault, swarm)
+    with pytest.raises(FaultFailed, match="no process"):
+        life.setup()
+    assert not life.valid
+    assert rows[0]["ok"] is False
+
+
+def test_a_running_target_cannot_be_restarted_or_continued(swarm):
+    with pytest.raises(FaultFailed, match="still runs"):
+        live(Fault.RESTART, swarm)[0].setup()
+    with pytest.raises(FaultFailed, match="not stopped"):
+        live(Fault.CONT, swarm)[0].setup()
+
+
+def test_a_hung_target_fails_the_setup(swarm):
+    swarm.stop("s")
+    with pytest.raises(FaultFailed, match="does not answer"):
+        live(Fault.KILL, swarm)[0].setup()
+
+
+def test_a_kill_that_leaves_a_helper_is_not_confirmed(swarm, monkeypatch):
+    monkeypatch.setattr(process, "CONFIRM_S", 0.2)
+    monkeypatch.setattr(swarm, "kill", lambda _: swarm._signal(signal.SIGKILL, leader_only=True))
+    life, _ = live(Fault.KILL, swarm)
+    life.setup()
+    life.inject()
+    with pytest.raises(FaultFailed, match="all processes are gone"):
+        life.confirm()
+    assert not life.valid
+    os.killpg(swarm.pgid(), signal.SIGKILL)
+
+
+def test_a_stop_that_misses_a_helper_is_not_confirmed(swarm, monkeypatch):
+    monkeypatch.setattr(process, "CONFIRM_S", 0.2)
+    monkeypatch.setattr(swarm, "stop", lambda _: swarm._signal(signal.SIGSTOP, leader_only=True))
+    life, _ = live(Fault.STOP, swarm)
+    life.setup()
+    life.inject()
+    with pytest.raises(FaultFailed, match="all processes are stopped"):
+        life.confirm()
+
+
+def test_cleanup_heals_what_was_left_broken(swarm):
+    life, _ = live(Fault.STOP, swarm)
+    life.setup()
+    life.inject()
+    life.cleanup()
+    assert psutil.STATUS_STOPPED not in group_states(swarm.pgid()).values()
+
+
+def test_cleanup_does_not_heal_twice(swarm):
+    life, rows = live(Fault.KILL, swarm)
+    for stage in (life.setup, life.inject, life.confirm, life.heal):
+        stage()
+    healed = swarm.pgid()
+    life.cleanup()
+    assert swarm.pgid() == healed
+    assert rows[-1]["detail"] == "nothing to undo"
