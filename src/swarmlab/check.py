@@ -22,7 +22,7 @@ from swarmlab.record.load import DamagedRun, Run, load_run, write_tables
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -73,7 +73,7 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
         run = load_run(run_dir)
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"the folder of a readable run; {error}") from error
-    summary = _judge(run, _read_expected(run, expected))
+    summary = _judge(run, planned(_read_expected(run, expected), run.info))
     try:
         write_json(run.path / "summary.json", summary.as_dict())
         write_tables(run)
@@ -137,6 +137,21 @@ def _judge(run: Run, expected: dict[str, Any]) -> Summary:
 
     found = guard("record", findings) + damaged
     return Summary(numbers["arms"], numbers["scenarios"], conclude(found), tuple(found))
+
+
+def planned(expected: dict[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run must show of what it set out to do: only its own scenarios and arms.
+
+    A scenario without expectations stays in, so that it is reported as not judged.
+    """
+    names = info.get("scenarios", list(expected["scenarios"]))
+    arms = info.get("arms")
+    scenarios = {}
+    for name in names:
+        entry = expected["scenarios"].get(name, {"arms": {arm: {} for arm in arms or ()}})
+        wanted = {arm: metrics for arm, metrics in entry["arms"].items() if arms is None or arm in arms}
+        scenarios[name] = {**entry, "arms": wanted}
+    return {**expected, "scenarios": scenarios}
 
 
 def _tolerance(run: Run) -> float:

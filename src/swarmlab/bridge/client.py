@@ -18,6 +18,7 @@ import torch
 
 from swarmlab.bridge import arms
 from swarmlab.bridge.floor import measure_floors
+from swarmlab.bridge.models import decode, open_checkpoint, plain_run
 from swarmlab.bridge.session import FaultTolerantSession
 from swarmlab.channel import Channel, connect
 
@@ -51,20 +52,31 @@ class _LogToReporter(logging.Handler):
 
 
 class FaultPoint:
-    """Where a scenario wants the client to wait: before a token's step, or before a span gets its part of it.
+    """Where a scenario wants the client to wait: before a step, or before one of its requests to a span.
 
     :param token: index of the step, 0 is the prefill
     :param span: None for the whole step, else which span of the chain: first, middle or last
+    :param request: with ``span``: before which of the step's requests to it, from 1; a replay counts as one more
     """
 
-    def __init__(self, token: int, span: str | None, n_blocks: int) -> None:
-        self.token, self.span, self._n_blocks = token, span, n_blocks
-        self.passed = False
+    def __init__(self, token: int, span: str | None, request: int, n_blocks: int) -> None:
+        self.token, self.span, self.request = token, span, request
+        self._n_blocks, self._seen, self._passed = n_blocks, 0, False
 
-    def is_here(self, token: int, start: int | None = None, end: int | None = None) -> bool:
-        if self.passed or token != self.token or (self.span is None) != (start is None):
+    def reached(self, token: int, place: Mapping[str, Any] | None) -> bool:
+        """Whether the client is here now, for the first time.
+
+        :param place: the span about to be asked; None at the beginning of a step
+        """
+        if self._passed or token != self.token or (self.span is None) != (place is None):
             return False
-        return self.span is None or self.span == span_role(start or 0, end or 0, self._n_blocks)
+        if place is not None:
+            self._seen += self.span == span_role(place["start"], place["end"], self._n_blocks)
+        self._passed = place is None or self._seen == self.request
+        return self._passed
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "span": self.span, "request": self.request}
 
 
 def span_role(start: int, end: int, n_blocks: int) -> str:
@@ -77,7 +89,7 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``prompt_ids`` [batch, tokens],
         ``new_tokens``, ``client`` (fields of petals' ClientConfig), ``recovery`` (RecoverySettings by name),
-        ``fault_points`` [{token, span}], ``states_path``, ``floor_repeats``
+        ``fault_points`` [{token, span, request}], ``states_path``, ``floor_repeats``
     """
     reporter = Reporter(connect(channel_path))
     logging.getLogger("petals").addHandler(_LogToReporter(reporter))
@@ -99,6 +111,30 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
     reporter.send("done", text=run.text())
     run.session.close()
     return 0
+
+
+def plain(args: Mapping[str, Any], channel_path: str) -> int:
+    """Entry of a ``client:plain`` process: the same generation by plain transformers, without the swarm."""
+    reporter = Reporter(connect(channel_path))
+    checkpoint = open_checkpoint(args["model_path"])
+    reporter.send("ready")
+    token_ids, hidden = plain_run(
+        checkpoint, np.array(args["prompt_ids"], dtype=np.int64), args["new_tokens"]
+    )
+    for token, ids in enumerate(token_ids.T.tolist()):
+        phase = "prefill" if token == 0 else "decode"
+        reporter.send("step", token=token, phase=phase, seconds=None, token_ids=ids)
+    save_states(Path(args["states_path"]), {"token_ids": token_ids, "hidden": hidden})
+    reporter.send("done", text=decode(checkpoint, token_ids))
+    return 0
+
+
+def save_states(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write what the judge compares; a reader finds the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".part.npz")
+    np.savez(temporary, **arrays)
+    temporary.rename(path)
 
 
 def load_model(args: Mapping[str, Any]) -> Any:
@@ -123,9 +159,7 @@ class _Run:
         self._prompt = torch.tensor(args["prompt_ids"], dtype=torch.int64)
         self.failovers: list[dict[str, Any]] = []
         self._token = 0
-        self._points = [
-            FaultPoint(point["token"], point["span"], len(manager)) for point in args["fault_points"]
-        ]
+        self._points = [FaultPoint(**point, n_blocks=len(manager)) for point in args["fault_points"]]
         self._hidden: list[torch.Tensor] = []
         self._new_ids: list[torch.Tensor] = []
         self.session = arms.open_session(
@@ -162,42 +196,31 @@ class _Run:
 
     def save_states(self) -> None:
         """Hidden states after the last block and token ids, for the judge; whatever there is of them."""
+        token_ids = [ids.numpy() for ids in self._new_ids]
         hidden = [part.float().numpy() for part in self._hidden]
-        path = Path(self._args["states_path"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {"token_ids": _joined([ids.numpy() for ids in self._new_ids])}
-        if len({part.shape[0] for part in hidden}) <= 1:  # a broken arm may lose rows of the batch on the way
-            arrays["hidden"] = _joined(hidden)
-        temporary = path.with_suffix(".part.npz")
-        np.savez(temporary, **arrays)
-        temporary.rename(path)
+        # a broken arm may lose rows of the batch on the way: what has no common shape is left out
+        parts = {"token_ids": token_ids, "hidden": hidden}
+        arrays = {
+            name: _joined(one) for name, one in parts.items() if len({part.shape[0] for part in one}) == 1
+        }
+        save_states(Path(self._args["states_path"]), arrays)
 
     def text(self) -> list[str] | None:
         """The generated text of each row, if the model comes with a tokenizer."""
-        model_path = Path(self._args["model_path"])
-        if not (model_path / "tokenizer.json").exists() or not self._new_ids:
+        if not self._new_ids or len({ids.shape for ids in self._new_ids}) > 1:
             return None
-        from transformers import AutoTokenizer
-
-        rows = (
-            torch.cat(self._new_ids, dim=1)
-            if len({i.shape for i in self._new_ids}) == 1
-            else self._new_ids[0]
-        )
-        return AutoTokenizer.from_pretrained(model_path).batch_decode(rows)
+        return decode(open_checkpoint(self._args["model_path"]), torch.cat(self._new_ids, dim=1).numpy())
 
     def _wait_at_fault_points(self) -> None:
         for point in self._points:
-            if point.is_here(self._token):
-                point.passed = True
-                self._reporter.pause(token=self._token, span=None, chain=arms.chain_of(self.session))
+            if point.reached(self._token, None):
+                self._reporter.pause(**point.as_dict(), chain=arms.chain_of(self.session))
 
     def _before_span(self, start: int, end: int, peer_id: str) -> None:
+        place = {"start": start, "end": end, "peer": peer_id}
         for point in self._points:
-            if point.is_here(self._token, start, end):
-                point.passed = True
-                place = {"start": start, "end": end, "peer": peer_id}
-                self._reporter.pause(token=self._token, span=point.span, chain=[place])
+            if point.reached(self._token, place):
+                self._reporter.pause(**point.as_dict(), chain=[place])
 
     def _on_failover(self, event: dict[str, Any]) -> None:
         self.failovers.append(event)
@@ -205,4 +228,4 @@ class _Run:
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), dtype=np.float32)
+    return np.concatenate(parts, axis=1)

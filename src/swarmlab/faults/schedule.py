@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from swarmlab.errors import BadInput
 
@@ -86,7 +86,7 @@ def _parse(entry: Mapping[str, Any], where: str, servers: Sequence[str], n_token
     return FaultSpec(Fault(entry["fault"]), entry["target"], token, at_span, request)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

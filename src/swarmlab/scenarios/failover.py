@@ -1,0 +1,119 @@
+"""+exp=failover: a server dies in mid-generation, and several clients meet that on the same real swarm.
+
+For every scenario: a failure-free run by unmodified petals and one by plain transformers on this machine are the
+references; then each arm runs the same prompts, and at the same token the server that *it* uses for the chosen span
+is killed. The swarm is whole again before the next arm begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios.failover_arm import ArmRun
+from swarmlab.scenarios.failover_files import Scenario, Workload
+from swarmlab.swarm.deploy import Swarm, deploy
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+
+REFERENCE, PLAIN = "reference", "plain"
+
+
+class Progress(Protocol):
+    """What the run tells whoever watches."""
+
+    def on_state(self, name: str, state: str, detail: str) -> None: ...
+    def begin(self, scenario: str, arm: str) -> None: ...
+    def end(self, scenario: str, arm: str, outcome: str, detail: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Failover:
+    """One run of the experiment.
+
+    :param swarm: servers are put in per topology
+    :param client: fields of petals' ClientConfig
+    :param recovery: RecoverySettings by name
+    :param deadline_s: for one arm in one scenario
+    """
+
+    checkpoint: Checkpoint
+    scenarios: Sequence[Scenario]
+    arms: Sequence[str]
+    swarm: SwarmSpec
+    throughput_tps: float
+    client: dict[str, Any]
+    recovery: dict[str, Any]
+    deadline_s: float
+    floor_repeats: int
+    seed: int
+
+    def check(self) -> None:
+        """
+        :raises BadInput: before anything is started, if a topology or a workload cannot work
+        """
+        for scenario in self.scenarios:
+            validate(self._spec(scenario))
+            work = scenario.workload
+            prompts(self.checkpoint, work.batch, work.prompt_tokens + work.new_tokens, self.seed)
+
+    def run(self, run_dir: RunDir, progress: Progress) -> None:
+        """Run everything and record it; judging comes later, from the run folder.
+
+        :raises SwarmFailed: if servers do not start or come back
+        """
+        for _, group in groupby(self.scenarios, key=lambda scenario: scenario.topology):
+            scenarios = list(group)
+            note = _server_rows(run_dir, progress)
+            with deploy(self._spec(scenarios[0]), run_dir.path, on_state=note) as swarm:
+                for scenario in scenarios:
+                    for arm in (REFERENCE, PLAIN, *self.arms):
+                        progress.begin(scenario.name, arm)
+                        outcome, detail = self._run_arm(swarm, scenario, arm, run_dir)
+                        progress.end(scenario.name, arm, outcome, detail)
+
+    def _run_arm(self, swarm: Swarm, scenario: Scenario, arm: str, run_dir: RunDir) -> tuple[str, str]:
+        faults = () if arm in (REFERENCE, PLAIN) else scenario.faults
+        return ArmRun(
+            swarm=swarm,
+            scenario=replace(scenario, faults=faults),
+            arm=arm,
+            history=run_dir.history,
+            args=self._client_args(swarm, scenario.workload, arm, run_dir.states_path(scenario.name, arm)),
+            deadline_s=self.deadline_s,
+        ).run()
+
+    def _client_args(self, swarm: Swarm, work: Workload, arm: str, states_path: Path) -> dict[str, Any]:
+        return {
+            "arm": arm,
+            "model_path": str(self.checkpoint.path),
+            "dht_prefix": self.checkpoint.dht_prefix,
+            "initial_peers": swarm.initial_peers,
+            "prompt_ids": prompts(self.checkpoint, work.batch, work.prompt_tokens, self.seed).tolist(),
+            "new_tokens": work.new_tokens,
+            "client": self.client,
+            "recovery": self.recovery,
+            "states_path": str(states_path.resolve()),
+            "floor_repeats": self.floor_repeats,
+        }
+
+    def _spec(self, scenario: Scenario) -> SwarmSpec:
+        servers = tuple(
+            ServerSpec(name, span, throughput_tps=self.throughput_tps)
+            for name, span in scenario.servers.items()
+        )
+        return replace(self.swarm, servers=servers)
+
+
+def _server_rows(run_dir: RunDir, progress: Progress) -> Callable[[str, str, str], None]:
+    """Record every change of a process's state, and show it."""
+
+    def note(name: str, state: str, detail: str) -> None:
+        run_dir.history.write("servers", "", server=name, state=state, detail=detail)
+        progress.on_state(name, state, detail)
+
+    return note

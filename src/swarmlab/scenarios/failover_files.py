@@ -1,0 +1,122 @@
+"""Reads the scenario files of +exp=failover: who holds what, what is asked, what goes wrong and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from swarmlab.errors import BadInput
+from swarmlab.faults.schedule import FaultSpec, parse_faults
+from swarmlab.types import Span
+
+FOLDER = Path(__file__).resolve().parents[3] / "experiments" / "failover"
+KEYS = {"title", "set", "topology", "workload", "faults", "chain"}
+UNITS = 16  # topologies are written in sixteenths of the model
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One greedy generation.
+
+    :param batch: sequences generated at once
+    :param prompt_tokens: length of each prompt
+    :param new_tokens: tokens to generate; the first comes from the prompt's own step
+    """
+
+    batch: int
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One way in which servers fail under a client.
+
+    :param topology: name of the topology; scenarios that share one run on the same swarm, one after another
+    :param servers: name and span of each server
+    :param chain: the servers that the client must be using when the first fault is due; empty if any will do
+    """
+
+    name: str
+    title: str
+    set_name: str
+    topology: str
+    servers: Mapping[str, Span]
+    workload: Workload
+    faults: tuple[FaultSpec, ...]
+    chain: tuple[str, ...] = ()
+
+
+def load_scenarios(wanted: str | Sequence[str], n_blocks: int, folder: Path = FOLDER) -> tuple[Scenario, ...]:
+    """The scenarios that ``wanted`` means, those of one topology together.
+
+    :param wanted: ``default``, ``all``, a name, or several names
+    :param n_blocks: blocks of the model that the topologies are scaled to
+    :raises BadInput: for an unknown name or a file that makes no sense
+    """
+    paths = {path.stem: path for path in sorted((folder / "scenarios").glob("*.yaml"))}
+    topologies = _read(folder / "topologies.yaml")
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if names in (["all"], ["default"]):
+        scenarios = [_parse(path, topologies, n_blocks) for path in paths.values()]
+        chosen = [one for one in scenarios if names == ["all"] or one.set_name == "default"]
+    else:
+        for name in names:
+            if name not in paths:
+                raise BadInput("scenarios", name, f"default, all, or some of {', '.join(paths)}")
+        chosen = [_parse(paths[name], topologies, n_blocks) for name in dict.fromkeys(names)]
+    order = list(topologies)
+    return tuple(sorted(chosen, key=lambda one: order.index(one.topology)))
+
+
+def scale(start: int, end: int, n_blocks: int) -> Span:
+    """A span written in sixteenths as blocks of a model with ``n_blocks``."""
+    return Span(start * n_blocks // UNITS, end * n_blocks // UNITS)
+
+
+def _parse(path: Path, topologies: Mapping[str, Any], n_blocks: int) -> Scenario:
+    entry = _read(path)
+    where = f"scenarios.{path.stem}"
+    unknown = set(entry) - KEYS
+    if unknown:
+        raise BadInput(f"{where}.{min(unknown)}", "a key", ", ".join(sorted(KEYS)))
+    topology = str(entry.get("topology"))
+    if topology not in topologies:
+        raise BadInput(f"{where}.topology", topology, ", ".join(topologies))
+    if n_blocks < UNITS:
+        raise BadInput(
+            "model.n_blocks", n_blocks, f"at least {UNITS}: the scenarios split a model over many servers"
+        )
+    servers = {one["name"]: scale(one["start"], one["end"], n_blocks) for one in topologies[topology]}
+    workload = _workload(entry.get("workload"), where)
+    faults = parse_faults(entry.get("faults", ()), list(servers), workload.new_tokens)
+    title, set_name = str(entry.get("title", path.stem)), str(entry.get("set", "more"))
+    chain = tuple(entry.get("chain", ()))
+    for name in chain:
+        if name not in servers:
+            raise BadInput(f"{where}.chain", name, ", ".join(servers))
+    return Scenario(path.stem, title, set_name, topology, servers, workload, faults, chain)
+
+
+def _workload(entry: Any, where: str) -> Workload:
+    names = ("batch", "prompt_tokens", "new_tokens")
+    if not isinstance(entry, Mapping) or set(entry) != set(names):
+        raise BadInput(f"{where}.workload", entry, f"the keys {', '.join(names)}")
+    for name in names:
+        if not isinstance(entry[name], int) or entry[name] < 1:
+            raise BadInput(f"{where}.workload.{name}", entry[name], "a whole number of at least 1")
+    return Workload(**entry)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(str(path), "unreadable", f"a YAML file ({error})") from error
+    if not isinstance(content, dict):
+        raise BadInput(str(path), type(content).__name__, "a YAML mapping")
+    return content

@@ -1,0 +1,83 @@
+"""What a run shows while it goes on: processes as they come and go, each arm as it ends, and how long is left."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+COLOURS = {
+    "online": "green",
+    "dead": "red",
+    "stopped": "yellow",
+    "identical": "green",
+    "wrong": "red",
+    "exception": "yellow",
+    "hang": "yellow",
+}
+
+
+class ConsoleProgress:
+    """Lines for what has happened, and below them a bar with an estimate.
+
+    :param total: arms times scenarios, references included
+    """
+
+    def __init__(self, total: int, console: Console | None = None) -> None:
+        self.console = console or Console()
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("about"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            *columns,
+            TextColumn("left"),
+            console=self.console,
+            transient=True,
+            # arms take between 2 s and a deadline: only an average over many says anything
+            speed_estimate_period=600,
+        )
+        self._task = self._bar.add_task("starting", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_state(self, name: str, state: str, detail: str) -> None:
+        self._line(f"[dim]swarm {escape(name):<32}[/]", state, detail)
+
+    def begin(self, scenario: str, arm: str) -> None:
+        self._bar.update(self._task, description=escape(f"{scenario} / {arm}"))
+
+    def end(self, scenario: str, arm: str, outcome: str, detail: str) -> None:
+        self._line(f"[bold]{escape(f'{scenario} / {arm}'):<38}[/]", outcome, detail)
+        self._bar.advance(self._task)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _line(self, head: str, state: str, detail: str) -> None:
+        colour = COLOURS.get(state, "cyan")
+        first_line = detail.splitlines()[0] if detail else ""
+        self.console.print(
+            f"{head} [{colour}]{escape(state):<10}[/] [dim]{escape(first_line)}[/]",
+            highlight=False,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
