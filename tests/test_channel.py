@@ -65,7 +65,6 @@ def test_what_was_sent_before_the_end_is_still_received(pair):
         there.recv(1)
     with pytest.raises(ChannelClosed):
         there.send({"into": "the void"})
-        there.send({"into": "the void"})
 
 
 def test_listener_accepts_who_connects(tmp_path):

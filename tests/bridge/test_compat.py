@@ -171,4 +171,5 @@ print(RemoteExpertWorker.run_coroutine(use()))
     )
     assert done.returncode == 0
     assert done.stdout.strip()
-    assert "Traceback" not in done.stderr and "no current event loop" not in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "no current event loop" not in done.stderr, done.stderr

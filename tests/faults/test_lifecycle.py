@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ class FakeSteps:
 
 def start(failing=None, error=None):
     rows = []
-    steps = FakeSteps(failing, error)
+    steps: Any = FakeSteps(failing, error)
     return Lifecycle(steps, rows.append, {"fault": "kill", "target": "s1"}), steps, rows
 
 

@@ -1,5 +1,8 @@
 """Faults on real process groups: a leader with helpers, as a server has, but of idle processes."""
 
+# the fakes keep the signatures of the real swarm
+# ruff: noqa: ARG002
+
 from __future__ import annotations
 
 import os
