@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,18 @@ class ClientSettings:
         }
 
 
+# Hydra refuses to override fields of a frozen dataclass, and policy values are frozen: the same fields, thawed.
+RecoveryOptions: Any = make_dataclass(
+    "RecoveryOptions",
+    [(entry.name, type(entry.default), field(default=entry.default)) for entry in fields(RecoverySettings)],
+)
+
+
 @dataclass
 class RunSettings:
     """Everything a run needs.
 
     :param scenarios: a name, ``default``, ``all``, or a list of names
-    :param recovery: RecoverySettings by name
     :param deadline_s: for one arm in one scenario
     :param tolerance: largest difference of hidden states that still counts as identical
     :param floor_repeats: how often each recovery's floor is measured
@@ -100,19 +106,13 @@ class RunSettings:
     model: ModelSettings = field(default_factory=ModelSettings)
     swarm: SwarmSettings = field(default_factory=SwarmSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
-    recovery: dict[str, float] = field(default_factory=dict)
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
 
     def recovery_settings(self) -> RecoverySettings:
         """
-        :raises BadInput: for an unknown name or a value that is not above 0
+        :raises BadInput: for a value that is not above 0
         """
-        defaults = {entry.name: entry.default for entry in fields(RecoverySettings)}
-        given: dict[str, Any] = {}
-        for name, value in self.recovery.items():
-            if name not in defaults:
-                raise BadInput(f"recovery.{name}", value, f"one of {', '.join(defaults)}")
-            given[name] = int(value) if isinstance(defaults[name], int) else value
-        return RecoverySettings(**given)
+        return RecoverySettings(**asdict(self.recovery))
 
 
 def register() -> None:
@@ -127,6 +127,10 @@ def load(overrides: Sequence[str]) -> tuple[RunSettings, dict[str, Any]]:
     :raises BadInput: if they cannot work, with one line that says what to change
     """
     register()
+    for override in overrides:
+        name, _, value = override.lstrip("+").partition("=")
+        if name == "exp" and value not in known_experiments():
+            raise BadInput("exp", value, ", ".join(known_experiments()))
     try:
         with initialize_config_dir(str(CONFIGS), version_base="1.3"):
             config = compose("config", overrides=list(overrides))
@@ -188,6 +192,6 @@ def _check_arms(arms: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _first_lines(error: Exception) -> str:
-    """Hydra's message without its further explanations."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Hydra's message without its further explanations; of a wrapped error, what was wrapped."""
+    lines = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
     return " ".join(lines[:4]) or type(error).__name__
