@@ -202,9 +202,15 @@ def test_a_model_that_differs_from_its_manifest_is_refused_by_the_name_of_the_fi
     root = tmp_path / "models"
     shutil.copytree(tiny.path.parent, root)
     file = root / tiny.path.name / name
-    content = bytearray(file.read_bytes() if file.exists() else b"{}")
-    content[-2:-1] = b" " if name.endswith("json") else bytes([content[-2] ^ 1])
-    file.write_bytes(content)
+    changed = {"config.json": b" ", "generation_config.json": b"{}"}
+    if name == WEIGHTS:
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif name == MANIFEST:
+        file.write_text("{}")
+    else:
+        with file.open("ab") as stream:
+            stream.write(changed[name])
     with pytest.raises(BadInput, match=name):
         ensure_model("tiny_llama", root)
 

@@ -36,8 +36,8 @@ def byte_letters() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
-TOKENS = ["<|end|>", "<|start|>", *byte_letters(), "he", "ll", "hell", "hello", "Ġhello"]
-MERGES = ["h e", "l l", "he ll", "hell o", "Ġ hello"]
+TOKENS = ["<|end|>", "<|start|>", *byte_letters(), "he", "ll", "hell", "hello", "Ġhello", "42"]
+MERGES = ["h e", "l l", "he ll", "hell o", "Ġ hello", "4 2"]  # the last must never apply
 
 
 @pytest.fixture(scope="module")
