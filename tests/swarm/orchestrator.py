@@ -24,7 +24,7 @@ def main() -> None:
     servers = (ServerSpec("only", Span(0, int(n_blocks))),)
     spec = SwarmSpec(Path(model_path), dht_prefix, int(n_blocks), servers)
 
-    def on_state(name: str, state: str, detail: str) -> None:
+    def on_state(name: str, state: str, _detail: str) -> None:
         if how == "while starting" and (name, state) == ("only", "starting"):
             tell("ready")
 

@@ -71,7 +71,7 @@ def test_nobody_outside_is_asked(one_server, audit, tmp_path):
     assert outside == []
 
 
-def test_the_audit_sees_a_look_up(audit, tmp_path):
+def test_the_audit_sees_a_look_up(audit):
     """The test above would pass if nothing were ever written down."""
     code = "import socket\ntry: socket.getaddrinfo('localhost', 1)\nexcept OSError: pass"
     env = {**os.environ, "PYTHONPATH": f"{KINDS}:{Path(__file__).resolve().parents[2] / 'src'}"}

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from swarmlab.channel import MAX_SOCKET_PATH_BYTES
 from swarmlab.errors import BadInput
+from swarmlab.swarm import deploy as deploy_module
 from swarmlab.swarm import spec as spec_module
 from swarmlab.swarm.deploy import deploy
 from swarmlab.swarm.spec import HOST, ServerSpec, SwarmSpec, memory_bytes, validate
@@ -129,3 +131,15 @@ def test_nothing_is_started_or_written_for_a_bad_spec(good, tmp_path):
     with pytest.raises(BadInput), deploy(replace(good, n_blocks=9), run_dir):
         pytest.fail("a swarm with a gap was started")
     assert not run_dir.exists()
+
+
+def test_a_long_folder_for_temporary_files_is_not_used_for_sockets(monkeypatch, tmp_path):
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setattr(deploy_module.tempfile, "tempdir", str(long))
+    root = deploy_module._short_temp_root()
+    assert root != long
+    assert len(f"{root}/swarmlab-12345678/99999/torch-shm-dir-123456/manager.sock") <= MAX_SOCKET_PATH_BYTES
+    monkeypatch.setattr(deploy_module.os, "access", lambda *_: False)
+    with pytest.raises(BadInput, match="TMPDIR"):
+        deploy_module._short_temp_root()

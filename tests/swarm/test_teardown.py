@@ -41,6 +41,7 @@ class Orchestrator:
             text=True,
             process_group=0,
         )
+        assert self.process.stdout is not None
         self.ready = self.process.stdout.readline() == "ready\n"
 
     def go(self):

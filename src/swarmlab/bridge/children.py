@@ -64,7 +64,7 @@ def run(request: dict[str, Any], temp_dir: Path) -> int:
         _settle(request, temp_dir)
         return _resolve(request["kind"])(request["args"], request.get("channel", "")) or 0
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except BaseException:  # noqa: BLE001  this is the last frame of the process
         traceback.print_exc()
         return 1

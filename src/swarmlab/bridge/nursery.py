@@ -36,6 +36,7 @@ from swarmlab.bridge import compat, warden
 
 SWEEP_S = 0.2
 LEAVE_S = 5.0
+MAX_ERROR_CHARACTERS = 500  # an answer must fit into what a pipe takes at once
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -120,7 +121,7 @@ class Nursery:
             try:
                 answer = getattr(self, f"_op_{request['op']}")(request)
             except Exception as error:  # noqa: BLE001  one bad request must not end all other processes
-                answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+                answer = {"ok": False, "error": f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]}
             self.tell({"id": request["id"], **answer})
         return bool(data)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,8 @@ from swarmlab.faults.schedule import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from swarmlab.types import Span
 
 POLL_S = 0.02
 CONFIRM_S = 10.0
@@ -28,6 +31,7 @@ class Control(Protocol):
     def cont(self, name: str) -> bool: ...
     def leave(self, name: str) -> bool: ...
     def restart(self, name: str) -> None: ...
+    def hold(self, name: str, span: Span) -> Span: ...
     def answers(self, name: str, timeout_s: float) -> bool: ...
     def wait_ready(self, names: list[str], deadline_s: float) -> Any: ...
 
@@ -55,6 +59,8 @@ class ProcessFault:
     :param name: of the server
     :param pgid_of: gives the number of its process group as it is now (a restart changes it)
     :param ready_s: how long a healed server may take to serve again
+    :param seconds: how long a pause lasts
+    :param to: the blocks a moved server comes back with
     """
 
     def __init__(
@@ -65,8 +71,13 @@ class ProcessFault:
         pgid_of: Callable[[], int],
         *,
         ready_s: float = READY_S,
+        seconds: float | None = None,
+        to: Span | None = None,
     ) -> None:
         self.fault, self.name, self.ready_s = fault, name, ready_s
+        self._seconds, self._to = seconds, to
+        self._home: Span | None = None
+        self._timer: threading.Timer | None = None
         self._control, self._pgid_of = control, pgid_of
         self._pgid = 0
         self._broken = False
@@ -85,7 +96,7 @@ class ProcessFault:
         return f"{len(states)} processes, serving"
 
     def inject(self) -> str:
-        self._broken = self.fault in (Fault.KILL, Fault.STOP, Fault.LEAVE)
+        self._broken = self.fault not in (Fault.CONT, Fault.RESTART)
         if self.fault is Fault.RESTART:
             self._control.restart(self.name)
             return "started"
@@ -94,23 +105,39 @@ class ProcessFault:
             Fault.STOP: self._control.stop,
             Fault.CONT: self._control.cont,
             Fault.LEAVE: self._control.leave,
+            Fault.PAUSE: self._control.stop,
+            Fault.MOVE: self._control.leave,
         }[self.fault]
         _require(signal(self.name), f"{self.name} was gone")
+        if self._to is not None:
+            _until(lambda: not group_states(self._pgid), "all processes are gone")
+            self._home = self._control.hold(self.name, self._to)
+            self._control.restart(self.name)
         return f"process group {self._pgid}"
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
             waited_s = _until(lambda: not group_states(self._pgid), "all processes are gone")
             return f"all processes gone after {waited_s:.3f} s"
-        if self.fault is Fault.STOP:
+        if self.fault in (Fault.STOP, Fault.PAUSE):
             waited_s = _until(lambda: _all_stopped(group_states(self._pgid)), "all processes are stopped")
+            if self._seconds is not None:  # from now on: a pause that was not seen by anybody would be none
+                self._timer = threading.Timer(self._seconds, self._control.cont, [self.name])
+                self._timer.daemon = True
+                self._timer.start()
             return f"all processes stopped after {waited_s:.3f} s"
         return self._serving_again()
 
     def heal(self) -> str:
         if not self._broken:
             return "nothing to undo"
-        if self.fault is Fault.STOP:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._home is not None:
+            self._control.kill(self.name)
+            self._control.hold(self.name, self._home)
+            self._control.restart(self.name)
+        elif self.fault in (Fault.STOP, Fault.PAUSE):
             _require(self._control.cont(self.name), f"{self.name} is gone and cannot go on")
         else:
             self._control.kill(self.name)  # whatever is left of one that was to leave by itself

@@ -8,9 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from swarmlab.errors import BadInput
+from swarmlab.types import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    ToSpan = Callable[[int, int], Span]
 
 
 class Fault(StrEnum):
@@ -21,6 +24,8 @@ class Fault(StrEnum):
     CONT = "cont"  # SIGCONT: a hung machine goes on
     RESTART = "restart"  # a dead server comes back with its identity
     LEAVE = "leave"  # SIGTERM: the server says goodbye and ends
+    PAUSE = "pause"  # SIGSTOP, and SIGCONT after ``seconds``: the machine is slow for a while
+    MOVE = "move"  # the server drops its blocks and comes back with others, as after a rebalancing
 
 
 class Role(StrEnum):
@@ -31,17 +36,22 @@ class Role(StrEnum):
     LAST = "last"
 
 
-KEYS = {"fault", "target", "before_token", "at_span", "request"}
+KILLED = "killed"  # as a target: the server that was killed last
+
+KEYS = {"fault", "target", "before_token", "at_span", "request", "after_s", "seconds", "to"}
 
 
 @dataclass(frozen=True)
 class FaultSpec:
     """One fault of a scenario: what, to whom, and when.
 
-    :param target: a role, or the name of a server
-    :param before_token: index from 0 of the token whose step finds the fault there; 0 is the prefill's
+    :param target: a role, the name of a server, or ``killed``
+    :param before_token: index from 0 of the step that finds the fault there; 0 is the (first piece of the) prompt
     :param at_span: None for before the step as a whole, else before the client asks this span of its chain
     :param request: with ``at_span``: before which of the step's requests to it, from 1 (a replay is one more)
+    :param after_s: the client goes on at once and the fault happens this much later; None makes the client wait
+    :param seconds: how long a pause lasts
+    :param to: the blocks a moved server comes back with, start and end
     """
 
     fault: Fault
@@ -49,21 +59,29 @@ class FaultSpec:
     before_token: int
     at_span: str | None = None
     request: int = 1
+    after_s: float | None = None
+    seconds: float | None = None
+    to: Span | None = None
 
 
 def parse_faults(
-    entries: Iterable[Mapping[str, Any]], servers: Sequence[str], n_tokens: int
+    entries: Iterable[Mapping[str, Any]], servers: Sequence[str], n_tokens: int, to_span: ToSpan = Span
 ) -> tuple[FaultSpec, ...]:
     """Turn the ``faults`` of a scenario file into specs.
 
     :param servers: names of the scenario's servers
-    :param n_tokens: tokens that the workload makes; a fault due after them would never happen
+    :param n_tokens: steps that the workload makes; a fault due after them would never happen
+    :param to_span: makes a span of the start and end of a file
     :raises BadInput: naming the entry and what it may hold
     """
-    return tuple(_parse(entry, f"faults[{index}]", servers, n_tokens) for index, entry in enumerate(entries))
+    return tuple(
+        _parse(entry, f"faults[{index}]", servers, n_tokens, to_span) for index, entry in enumerate(entries)
+    )
 
 
-def _parse(entry: Mapping[str, Any], where: str, servers: Sequence[str], n_tokens: int) -> FaultSpec:
+def _parse(
+    entry: Mapping[str, Any], where: str, servers: Sequence[str], n_tokens: int, to_span: ToSpan
+) -> FaultSpec:
     if not isinstance(entry, Mapping):
         raise BadInput(where, entry, f"keys {', '.join(sorted(KEYS))}")
     unknown = set(entry) - KEYS
@@ -72,7 +90,7 @@ def _parse(entry: Mapping[str, Any], where: str, servers: Sequence[str], n_token
     faults = [fault.value for fault in Fault]
     if entry.get("fault") not in faults:
         raise BadInput(f"{where}.fault", entry.get("fault"), ", ".join(faults))
-    targets = [*(role.value for role in Role), *servers]
+    targets = [*(role.value for role in Role), KILLED, *servers]
     if entry.get("target") not in targets:
         raise BadInput(f"{where}.target", entry.get("target"), ", ".join(targets))
     token, at_span, request = entry.get("before_token"), entry.get("at_span"), entry.get("request", 1)
@@ -83,7 +101,32 @@ def _parse(entry: Mapping[str, Any], where: str, servers: Sequence[str], n_token
         raise BadInput(f"{where}.at_span", at_span, ", ".join(roles))
     if not _is_count(request) or request < 1 or (request > 1 and at_span is None):
         raise BadInput(f"{where}.request", request, "1 or more, and only together with at_span")
-    return FaultSpec(Fault(entry["fault"]), entry["target"], token, at_span, request)
+    after_s, to = _seconds(entry, "after_s", where), _to(entry.get("to"), where, to_span)
+    fault, seconds = Fault(entry["fault"]), _seconds(entry, "seconds", where)
+    if (fault is Fault.PAUSE) != (seconds is not None):
+        raise BadInput(f"{where}.seconds", seconds, "a number above 0 for a pause, and for nothing else")
+    if (fault is Fault.MOVE) != (to is not None):
+        raise BadInput(f"{where}.to", entry.get("to"), "[start, end] for a move, and for nothing else")
+    return FaultSpec(fault, entry["target"], token, at_span, request, after_s, seconds, to)
+
+
+def _seconds(entry: Mapping[str, Any], name: str, where: str) -> float | None:
+    value = entry.get(name)
+    if value is not None and (
+        not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0
+    ):
+        raise BadInput(f"{where}.{name}", value, "a number above 0")
+    return value
+
+
+def _to(value: Any, where: str, to_span: ToSpan) -> Span | None:
+    if value is None:
+        return None
+    try:
+        start, end = value
+        return to_span(start, end)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{where}.to", value, f"[start, end] ({error})") from error
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarmlab.errors import SwarmFailed
+from swarmlab.channel import MAX_SOCKET_PATH_BYTES
+from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.swarm import bootstrap, ready
 from swarmlab.swarm.local import Child, Nursery, free_ports
 from swarmlab.swarm.server import ServerHandle, server_argv
 from swarmlab.swarm.spec import SwarmSpec, validate
-from swarmlab.types import ServerState, SwarmView
+from swarmlab.types import ServerState, Span, SwarmView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 OnState = Callable[[str, str, str], None]
 
 INFO_S = 2.0
+# What is left of the kernel's limit for the longest names in it: swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock
+MAX_TEMP_ROOT_BYTES = MAX_SOCKET_PATH_BYTES - 58
 
 
 class Swarm:
@@ -144,6 +149,17 @@ class Swarm:
             raise SwarmFailed(f"server {name} cannot be restarted: it still runs")
         self._start_server(server)
 
+    def hold(self, name: str, span: Span) -> Span:
+        """Have a server hold other blocks from its next start on; returns those it held before.
+
+        :raises SwarmFailed: if petals chooses its blocks
+        """
+        server = self.servers[name]
+        if server.span is None:
+            raise SwarmFailed(f"server {name} chooses its blocks itself")
+        before, server.spec = server.span, replace(server.spec, span=span)
+        return before
+
     def spawn(
         self, kind: str, name: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> Child:
@@ -226,14 +242,27 @@ def deploy(
     validate(spec, whole=whole)
     with ExitStack() as stack:
         stack.enter_context(_sigterm_raises())
-        temp_dir = Path(tempfile.mkdtemp(prefix="swarmlab-"))
+        temp_dir = Path(tempfile.mkdtemp(prefix="swarmlab-", dir=_short_temp_root()))
         stack.callback(shutil.rmtree, temp_dir, ignore_errors=True)
-        swarm = Swarm(spec, run_dir, temp_dir, on_state or (lambda *_: None))
+        swarm = Swarm(spec, run_dir.resolve(), temp_dir, on_state or (lambda *_: None))
         stack.callback(swarm.close)
         swarm.start()
         if wait:
             swarm.wait_ready()
         yield swarm
+
+
+def _short_temp_root() -> Path:
+    """Where sockets may live: their paths are limited, and some systems have long ones for temporary files.
+
+    :raises BadInput: if there is no such folder
+    """
+    roots = (Path(tempfile.gettempdir()), Path("/tmp"))
+    for root in roots:
+        if len(os.fsencode(root)) <= MAX_TEMP_ROOT_BYTES and os.access(root, os.W_OK):
+            return root
+    allowed = f"a writable folder whose path has at most {MAX_TEMP_ROOT_BYTES} bytes (sockets live in it)"
+    raise BadInput("TMPDIR", str(roots[0]), allowed)
 
 
 @contextmanager

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 # Measured for servers forked from one nursery: memory of their own, without weights and attention caches.
-SERVER_BYTES = 200 * 2**20
+SERVER_BYTES = 250 * 2**20
 # The nursery with petals imported, and the bootstrap node.
-BASE_BYTES = 500 * 2**20
+BASE_BYTES = 600 * 2**20
 
 
 @dataclass(frozen=True)
