@@ -164,3 +164,23 @@ def test_an_empty_or_idle_swarm_has_throughput_zero():
 def test_impossible_servers_are_refused(widths: list[int], tps: list[float]):
     with pytest.raises(BadInput):
         problem(4, widths, tps)
+
+
+def test_servers_that_are_not_to_be_moved_count_all_the_same():
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        task = random_problem(rng)
+        base = rng.integers(0, 3, task.n_blocks).astype(float) * float(task.tps.max())
+        task = problem(
+            task.n_blocks, task.widths.tolist(), task.tps.tolist(), task.starts.tolist(), base.tolist()
+        )
+        best = max(all_starts(task), key=task.swarm_tps)
+        found = best_placement(task, time_limit_s=20, kicks=3)
+        assert found.swarm_tps == pytest.approx(task.swarm_tps(best), rel=1e-9)
+        assert found.bound_tps == pytest.approx(task.swarm_tps(best), rel=3e-6, abs=1e-6)
+        cheapest = min(
+            loaded(task, s, keeps_overlap=True)
+            for s in all_starts(task)
+            if task.swarm_tps(s) == task.swarm_tps(best)
+        )
+        assert cheapest_plan(task, task.swarm_tps(best), reaching=best).blocks_loaded == cheapest

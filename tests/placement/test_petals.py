@@ -13,10 +13,20 @@ from swarmlab.placement.layout import layout_of
 from swarmlab.placement.petals import Petals
 from swarmlab.placement.policy import Server
 from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
-from tests.placement.petals_views import module_infos, peer_name, petals_choice, petals_should_move
+from tests.placement.petals_views import (
+    announcements,
+    module_infos,
+    peer_name,
+    petals_choice,
+    petals_should_move,
+)
 from tests.placement.views import random_view
 
 NAMES = [peer_name(f"server {i}") for i in range(41)]
+
+
+def infos_of(view: SwarmView) -> list[Any]:
+    return module_infos(view.n_blocks, announcements(view))
 
 
 def as_server(record: ServerRecord) -> Server:
@@ -35,7 +45,7 @@ def compare_decisions(*, seed: int, views: int, max_blocks: int, max_servers: in
         record = deciders[rng.integers(len(deciders))]
         quality = (0.0, 0.75, 0.75, 0.9, 1.0, 1.5)[rng.integers(6)]
         np.random.seed(i)  # noqa: NPY002 (petals draws from the global generator)
-        expected = petals_should_move(record.peer_id, module_infos(view), quality)
+        expected = petals_should_move(record.peer_id, infos_of(view), quality)
         ours = np.random.RandomState(i)
         decision = Petals(balance_quality=quality).reconsider(view, as_server(record), None, ours)
         assert decision.moved == expected, (seed, i, decision)
@@ -66,7 +76,7 @@ def test_chooses_the_blocks_that_petals_chooses():
         width = int(rng.integers(1, view.n_blocks + 1))
         server = Server(peer_name("newcomer"), width, 1.0)
         decision = Petals().choose(view, server, np.random.RandomState(0))
-        assert decision.target.start == petals_choice(width, module_infos(view))
+        assert decision.target.start == petals_choice(width, infos_of(view))
         assert decision.target.length == width
 
 
@@ -89,7 +99,7 @@ def test_the_discarded_target_is_the_first_step_of_petals_own_simulation(monkeyp
         peer = layout.index(record.peer_id)
         assert peer is not None
         steps.clear()
-        petals_should_move(record.peer_id, module_infos(view), 0.75)
+        petals_should_move(record.peer_id, infos_of(view), 0.75)
         seen = forecast(layout, peer, np.random.RandomState(0), keep_connected=True)
         if seen.outcome is Outcome.SETTLED:
             assert seen.target.start == steps[0]

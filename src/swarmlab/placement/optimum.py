@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -56,7 +56,7 @@ def best_placement(
         integrality=np.append(np.ones(count), 0),
         bounds=Bounds(0, np.inf),  # each server is at one start, so no variable of it exceeds 1
         constraints=[
-            LinearConstraint(options.cover, 0, np.inf),
+            _at_least(options.cover, -task.base_tps / scale),
             LinearConstraint(options.one_each, 1, 1),
             # only a placement better than the one at hand is of interest, and none is better than the bound
             LinearConstraint(
@@ -111,7 +111,7 @@ def cheapest_plan(
         integrality=np.ones(options.count),
         bounds=Bounds(0, 1),
         constraints=[
-            LinearConstraint(options.cover[:, :-1], target_tps / scale * (1 - SLACK), np.inf),
+            _at_least(options.cover[:, :-1], (target_tps * (1 - SLACK) - task.base_tps) / scale),
             LinearConstraint(options.one_each[:, :-1], 1, 1),
             LinearConstraint(loads, 0, known),
         ],
@@ -126,6 +126,10 @@ def cheapest_plan(
         if cost < known and task.swarm_tps(exact) >= target_tps * (1 - 2 * SLACK):
             starts, loaded = exact, cost
     return Plan(starts, task.swarm_tps(starts), loaded, min(least, loaded))
+
+
+def _at_least(rows: sparse.csr_array, floors: Any) -> LinearConstraint:
+    return LinearConstraint(rows, floors, np.inf)
 
 
 def _few_moves(task: Problem, reaching: Ints, target_tps: float, *, keeps_overlap: bool) -> Ints:

@@ -24,6 +24,7 @@ class Problem:
     :param widths: blocks each server holds
     :param tps: tokens/s each server adds to its blocks
     :param starts: where the servers are now
+    :param base_tps: throughput that each block has from servers that are not to be moved
     """
 
     n_blocks: int
@@ -31,6 +32,7 @@ class Problem:
     widths: Ints
     tps: Floats
     starts: Ints
+    base_tps: Floats
 
     def __post_init__(self) -> None:
         if self.widths.size and (self.widths.min() < 1 or self.widths.max() > self.n_blocks):
@@ -40,7 +42,7 @@ class Problem:
 
     def throughput_tps(self, starts: Ints) -> Floats:
         """Throughput of every block if the servers are at ``starts``."""
-        return block_sums(starts, starts + self.widths, self.tps, self.n_blocks)
+        return self.base_tps + block_sums(starts, starts + self.widths, self.tps, self.n_blocks)
 
     def swarm_tps(self, starts: Ints) -> float:
         """Throughput of the weakest block."""
@@ -51,11 +53,17 @@ def problem_of(view: SwarmView) -> Problem:
     """The servers that a view shows serving or loading, with the widths of their spans."""
     layout = layout_of(view)
     peers = tuple(record.peer_id for record in layout.records)
-    return Problem(view.n_blocks, peers, layout.ends - layout.starts, layout.tps, layout.starts)
+    return Problem(
+        view.n_blocks, peers, layout.ends - layout.starts, layout.tps, layout.starts, np.zeros(view.n_blocks)
+    )
 
 
 def problem(
-    n_blocks: int, widths: Sequence[int], tps: Sequence[float], starts: Sequence[int] | None = None
+    n_blocks: int,
+    widths: Sequence[int],
+    tps: Sequence[float],
+    starts: Sequence[int] | None = None,
+    base_tps: Sequence[float] | None = None,
 ) -> Problem:
     """A problem from plain numbers; servers are named by their place, and stand at block 0 if not told."""
     peers = tuple(str(i) for i in range(len(widths)))
@@ -66,6 +74,7 @@ def problem(
         np.array(widths, dtype=np.int64),
         np.array(tps, dtype=np.float64),
         np.array(placed, dtype=np.int64),
+        np.zeros(n_blocks) if base_tps is None else np.array(base_tps, dtype=np.float64),
     )
 
 

@@ -28,7 +28,7 @@ def good_placement(task: Problem, rng: np.random.Generator, *, kicks: int = 1000
     count = len(task.peers)
     bound = relaxed_bound(task)
     if count == 0:
-        return Placement(task.starts, 0.0, bound)
+        return Placement(task.starts, bound, bound)
     starts = task.starts.copy()
     values = _greedy(task, starts)
     picks = np.array(
@@ -45,7 +45,7 @@ def good_placement(task: Problem, rng: np.random.Generator, *, kicks: int = 1000
 
 def _greedy(task: Problem, starts: Ints) -> Floats:
     # The largest contributions first, each to its best window; fills `starts` and returns the throughputs.
-    values = np.zeros(task.n_blocks)
+    values = task.base_tps.copy()
     for i in np.argsort(-task.widths * task.tps, kind="stable"):
         width = int(task.widths[i])
         starts[i] = window_start(values, width)
@@ -76,9 +76,9 @@ def relaxed_bound(task: Problem) -> float:
 
     Only the summed throughput of each width matters then, so the LP is small however many servers there are.
     """
-    if not len(task.peers):
-        return 0.0
-    scale = max(float(task.tps.max()), 1e-300)
+    if not len(task.peers) or not task.tps.any():
+        return float(task.base_tps.min())
+    scale = float(task.tps.max())
     widths = np.unique(task.widths)
     masses = [float(task.tps[task.widths == width].sum()) / scale for width in widths]
     spans = [
@@ -93,10 +93,8 @@ def relaxed_bound(task: Problem) -> float:
     )
     cost = np.zeros(len(spans) + 1)
     cost[-1] = -1.0
-    solved = linprog(
-        cost, A_ub=-cover, b_ub=np.zeros(task.n_blocks), A_eq=splits, b_eq=masses, method="highs"
-    )
-    simple = float((task.tps * task.widths).sum()) / task.n_blocks
+    solved = linprog(cost, A_ub=-cover, b_ub=task.base_tps / scale, A_eq=splits, b_eq=masses, method="highs")
+    simple = float((task.tps * task.widths).sum() + task.base_tps.sum()) / task.n_blocks
     return simple if solved.status != 0 else min(simple, -float(solved.fun) * scale)
 
 

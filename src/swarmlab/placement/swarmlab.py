@@ -1,0 +1,201 @@
+"""Our own placement: decide once, say so first, keep what is loaded, and move only for more than it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from swarmlab.errors import BadInput
+from swarmlab.placement.grace import remember
+from swarmlab.placement.layout import layout_of
+from swarmlab.placement.memory import Departure, Wish
+from swarmlab.placement.moves import Moves, Price, moves, rank
+from swarmlab.placement.policy import stay, width_in
+from swarmlab.placement.rule import window_start
+from swarmlab.placement.shared_plan import shared_plan
+from swarmlab.placement.situation import situation
+from swarmlab.placement.softmin import SHARPNESS, utilities
+from swarmlab.types import Decision, Intent, Span
+
+if TYPE_CHECKING:
+    from swarmlab.placement.layout import Layout, Rng
+    from swarmlab.placement.memory import Memory
+    from swarmlab.placement.policy import Server
+    from swarmlab.placement.situation import Situation
+    from swarmlab.types import SwarmView
+
+MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many of them may not be able to move
+MAX_DEPARTURES = 8
+TICK_S = 1e-6  # two clock readings this near are the same time
+KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
+
+
+@dataclass(frozen=True)
+class Swarmlab:
+    """A move goes through three looks at the swarm: wish it, announce it, and make it if it still is worth it.
+
+    - The worth of a move is what the soft minimum of the blocks' throughputs gains over ``price.horizon_s``, less
+      what the served bottleneck loses while blocks load, less a price on loading itself (``moves.py``).
+    - Missing records are believed gone after ``grace_s`` only (``grace.py``).
+    - Of several servers that would fill one gap, those with most to gain announce it first, and everybody counts
+      announced moves as made (``situation.py``), so the others find the gap filled.
+    - No move leaves a block unserved, none is made into a swarm that would still have blocks with nobody, and none
+      goes back to a span left within ``no_return_s``.
+    - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
+
+    :param grace_s: how long a vanished server is believed to be there
+    :param visible_after_s: how long an announcement takes to be seen by all; a move waits as long before it begins
+    :param good_enough: share of the optimum that a small swarm is content with
+    """
+
+    price: Price = field(default_factory=Price)
+    grace_s: float = 90.0
+    visible_after_s: float = 15.0
+    no_return_s: float = 3600.0
+    small_swarm: int = 10
+    good_enough: float = 0.95
+    mean_check_period_s: float = 60.0
+    mean_choice_delay_s: float = 5.0
+    name: str = "swarmlab"
+
+    def __post_init__(self) -> None:
+        for setting in ("grace_s", "visible_after_s", "no_return_s"):
+            if not 0 <= getattr(self, setting) < float("inf"):
+                raise BadInput(f"swarmlab.{setting}", getattr(self, setting), "seconds, 0 or more")
+        if not 0 < self.good_enough <= 1:
+            raise BadInput("swarmlab.good_enough", self.good_enough, "a share above 0, at most 1")
+
+    def choose(self, view: SwarmView, server: Server, rng: Rng) -> Decision:
+        """Where the soft minimum becomes largest, counting loading and announced servers as arrived."""
+        del rng
+        seen = situation(view, server.peer_id, None, None)
+        width, rate = width_in(view, server), min(server.throughput_tps, seen.cap_tps)
+        values = seen.committed_tps
+        mean = (float(values.sum()) + rate * width) / len(values)
+        if mean > 0 and rate > 0:
+            reached = utilities(values, rate, width, SHARPNESS / mean)
+            start = int(np.flatnonzero(reached >= reached.max() - 1e-9 * mean)[0])
+        else:
+            start = window_start(values, width)
+        joined = values.copy()
+        joined[start : start + width] += rate
+        return Decision(
+            moved=True,
+            old=None,
+            target=Span(start, start + width),
+            predicted_tps=float(joined.min()),
+            expected_stay_tps=float(values.min()),
+            policy=self.name,
+            reason=f"blocks {start}:{start + width} need throughput most",
+        )
+
+    def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
+        """Wish, announce or make a move; the decision names the next look if that should not wait for the period.
+
+        :raises BadInput: if the server holds no span of this model
+        """
+        del rng
+        old = server.span
+        if old is None or old.end > view.n_blocks:
+            raise BadInput("server.span", str(old), f"what the server holds of the {view.n_blocks} blocks")
+        known = remember(view, memory, grace_s=self.grace_s, own_peer=server.peer_id)
+        seen = situation(view, server.peer_id, known, known.wish.intent if known.wish else None)
+        options = moves(seen, server, old, self.price)
+        look = _Look(view.seen_at_s, layout_of(view), server, seen, options, known)
+        want = self._plan(look) if look.others < self.small_swarm else self._best_alone(look)
+        at_rest = stay(server, float(options.swarm_tps[old.start]), self.name, want.reason)
+        if want.target is None:
+            return replace(at_rest, memory=replace(known, wish=None))
+        return self._proceed(look, want.target, want.turn, at_rest)
+
+    def _plan(self, look: _Look) -> _Want:
+        # A small swarm: this server's part in the plan that all share.
+        old, load = look.options.old, look.server.load
+        plan = shared_plan(look.layout, look.seen, look.server, old, share=self.good_enough)
+        load_s = plan.movers * load.s_per_move + plan.blocks_loaded * load.s_per_block
+        cost = self.price.per_load * float(look.seen.committed_tps.mean()) * load_s
+        if not plan.movers or (plan.planned_tps - plan.present_tps) * self.price.horizon_s <= cost:
+            return _Want(None, 0, f"{plan.present_tps:.6g} tokens/s is about what moving is worth")
+        reason = f"{plan.movers} moves would raise {plan.present_tps:.6g} to {plan.planned_tps:.6g} tokens/s"
+        if plan.target != old:
+            return _Want(plan.target, 0, reason)
+        return _Want(
+            look.options.best(shunned=self._shunned(look)), plan.movers, f"{reason}, none of them here"
+        )
+
+    def _best_alone(self, look: _Look) -> _Want:
+        # A large swarm: the best move of this server if all others stay on their way.
+        options, wish = look.options, look.known.wish
+        target = options.best(shunned=self._shunned(look))
+        if target is None:
+            return _Want(None, 0, "no move is worth its cost")
+        if wish and wish.target.length == target.length and options.safe[wish.target.start]:
+            stands = options.worth[wish.target.start] >= KEEP_WISH * options.worth[target.start]
+            target = wish.target if stands else target
+        turn = rank(look.layout, look.seen, look.server, options.old)
+        return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
+
+    def _shunned(self, look: _Look) -> tuple[Span, ...]:
+        # Spans left lately, unless the swarm stands still.
+        if look.options.swarm_tps[look.options.old.start] <= 0:
+            return ()
+        return tuple(item.span for item in look.known.departures if look.now_s - item.at_s < self.no_return_s)
+
+    def _proceed(self, look: _Look, target: Span, turn: int, at_rest: Decision) -> Decision:
+        known, options, now_s, reason = look.known, look.options, look.now_s, at_rest.reason
+        wish = known.wish if known.wish and known.wish.target == target else Wish(target, now_s)
+        wait_s = wish.since_s + min(turn, MAX_TURNS) * self.visible_after_s - now_s
+        if wish.intent is None and wait_s > TICK_S:
+            known = replace(known, wish=wish)
+            return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=wait_s, memory=known)
+        intent = wish.intent or Intent(target, now_s)
+        waiting = replace(at_rest, intent=intent, memory=replace(known, wish=replace(wish, intent=intent)))
+        wait_s = intent.announced_at_s + self.visible_after_s - now_s
+        if wait_s > TICK_S:
+            return replace(waiting, reason=f"{reason}; announced", check_again_s=wait_s)
+        if hindrance := _hindrance(options, target.start):
+            return replace(waiting, reason=f"{reason}; waits: {hindrance}")
+        departures = (*known.departures, Departure(options.old, now_s))[-MAX_DEPARTURES:]
+        return replace(
+            at_rest,
+            moved=True,
+            target=target,
+            predicted_tps=float(options.swarm_tps[target.start]),
+            reason=f"{reason}; loads {int(options.blocks_loaded[target.start])} blocks",
+            memory=replace(known, wish=None, departures=departures),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    # What a server has before it at one check.
+    now_s: float
+    layout: Layout
+    server: Server
+    seen: Situation
+    options: Moves
+    known: Memory
+
+    @property
+    def others(self) -> int:
+        return len(self.layout.records) - (self.layout.index(self.server.peer_id) is not None)
+
+
+@dataclass(frozen=True)
+class _Want:
+    # A move to wish for (None: stay), how many servers should go before, and why.
+    target: Span | None
+    turn: int
+    reason: str
+
+
+def _hindrance(options: Moves, start: int) -> str:
+    if not options.safe[start]:
+        return "nobody else serves what it would leave"
+    if not options.complete[start]:
+        return "some blocks would still have nobody"
+    if options.worth[start] <= 0:
+        return "alone it would gain nothing"
+    return ""
