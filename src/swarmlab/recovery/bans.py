@@ -34,7 +34,7 @@ class BanTable:
     def failed(self, peer_id: str, now_s: float, view: SwarmView | None) -> None:
         """``peer_id`` broke a stream, hung, or could not be reached."""
         streak = self._streak(peer_id) + 1
-        length = min(self._settings.ban_s * 2 ** (streak - 1), self._settings.ban_max_s)
+        length = min(self._settings.ban_s * 2 ** min(streak - 1, 32), self._settings.ban_max_s)
         self._bans[peer_id] = _Ban(now_s + length, streak, True, _expiry(view, peer_id))
 
     def stale(self, peer_id: str, now_s: float, view: SwarmView | None) -> None:

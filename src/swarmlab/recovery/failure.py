@@ -24,9 +24,16 @@ class Cause(StrEnum):
 # Texts of petals 2.2.0's server errors; an unknown text means REFUSED.
 _TEXTS = (
     (re.compile(r"cannot allocate KV cache", re.IGNORECASE), Cause.UNABLE),
-    (re.compile(r"maximum length exceeded|greater than max_batch_size|max cache size", re.IGNORECASE), Cause.UNABLE),
+    (
+        re.compile(r"maximum length exceeded|greater than max_batch_size|max cache size", re.IGNORECASE),
+        Cause.UNABLE,
+    ),
+    (re.compile(r"adapter .* not found", re.IGNORECASE), Cause.UNABLE),
     (re.compile(r"could not allocate|attention cache is full|out of memory", re.IGNORECASE), Cause.BUSY),
-    (re.compile(r"does not serve|protocol not supported|protocols? not supported", re.IGNORECASE), Cause.STALE),
+    (
+        re.compile(r"does not serve|protocol not supported|protocols? not supported", re.IGNORECASE),
+        Cause.STALE,
+    ),
 )
 
 

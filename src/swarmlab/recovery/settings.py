@@ -60,5 +60,6 @@ class RecoverySettings:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if not value > 0:
-                raise BadInput(f"recovery.{entry.name}", value, "a number above 0")
+            kind, allowed = (int, "a whole number") if entry.type == "int" else ((int, float), "a number")
+            if not isinstance(value, kind) or isinstance(value, bool) or not value > 0:
+                raise BadInput(f"recovery.{entry.name}", value, f"{allowed} above 0")

@@ -7,6 +7,7 @@ All spans of a session see the same steps, so the log is kept once per session; 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ class StepLog:
 
         :raises ValueError: if ``position`` lies inside a step
         """
-        n_steps = sum(step.end <= position for step in self._steps)
+        n_steps = bisect_right(self._steps, position, key=lambda step: step.end)
         reached = self._steps[n_steps - 1].end if n_steps else 0
         if reached != position:
             raise ValueError(f"position {position} is not between two steps (the nearest is {reached})")
