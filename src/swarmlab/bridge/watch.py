@@ -18,7 +18,7 @@ Probe = Callable[[], Awaitable[bool]]
 async def watched_exchange(
     stream: SpanStream,
     request: runtime_pb2.ExpertRequest,
-    n_tokens: int,
+    n_further: int,
     latency: ReplyLatency,
     probe: Probe,
 ) -> runtime_pb2.ExpertResponse:
@@ -30,8 +30,8 @@ async def watched_exchange(
     :raises PeerFailed: if the server breaks the stream, refuses, hangs or is stuck
     """
     started_at_s = time.monotonic()
-    give_up_at_s = started_at_s + latency.give_up_after_s(n_tokens)
-    patience_s = latency.suspect_after_s(n_tokens)
+    give_up_at_s = started_at_s + latency.give_up_after_s(n_further)
+    patience_s = latency.suspect_after_s(n_further)
     reply = asyncio.create_task(stream.exchange(request))
     try:
         while not await _done_within(reply, min(patience_s, give_up_at_s - time.monotonic())):
@@ -39,15 +39,16 @@ async def watched_exchange(
             if time.monotonic() >= give_up_at_s:
                 raise stream.abandon(Cause.STUCK, f"no reply for {waited_s:.1f} s though it answers probes")
             alive = asyncio.ensure_future(probe())
-            await asyncio.wait({reply, alive}, return_when=asyncio.FIRST_COMPLETED)
-            if reply.done():
+            try:
+                await asyncio.wait({reply, alive}, return_when=asyncio.FIRST_COMPLETED)
+            finally:  # also when the step is cancelled
                 alive.cancel()
-            elif not alive.result():
+            if not reply.done() and not alive.result():
                 raise stream.abandon(Cause.HUNG, f"no reply for {waited_s:.1f} s and no answer to a probe")
         answer = reply.result()
     finally:
         reply.cancel()
-    latency.observe(time.monotonic() - started_at_s, n_tokens)
+    latency.observe(time.monotonic() - started_at_s, n_further)
     return answer
 
 

@@ -36,9 +36,9 @@ class Payload:
     hypo_ids: torch.Tensor = NO_HYPO_IDS
 
     @property
-    def n_tokens(self) -> int:
-        """Tokens over all rows, as petals counts a batch."""
-        return self.inputs.shape[0] * self.inputs.shape[1]
+    def n_further(self) -> int:
+        """Tokens over all rows, without the first of each row."""
+        return self.inputs.shape[0] * (self.inputs.shape[1] - 1)
 
 
 def make_request(uids: str, payload: Payload, metadata: dict, compression: int) -> runtime_pb2.ExpertRequest:
@@ -63,7 +63,11 @@ def read_outputs(
 
     :raises PeerFailed: if the reply does not fit the request
     """
-    outputs = deserialize_torch_tensor(reply.tensors[0]) if reply.tensors else None
+    try:
+        outputs = deserialize_torch_tensor(reply.tensors[0]) if reply.tensors else None
+    except Exception as error:
+        detail = f"returned what is no tensor: {error!r}"
+        raise PeerFailed(peer_id.to_base58(), str(span), Cause.REFUSED, detail) from error
     if outputs is None or outputs.shape != inputs.shape:
         shape = None if outputs is None else tuple(outputs.shape)
         detail = f"returned shape {shape} for inputs {tuple(inputs.shape)}"

@@ -13,7 +13,11 @@ _WEIGHT = 0.2  # of the newest observation in the moving averages
 
 
 class ReplyLatency:
-    """Moving averages of one span's reply times: seconds per request, and seconds per further token."""
+    """Moving averages of one span's reply times.
+
+    A *step* adds one token to each row of the batch; what a request has beyond that are its *further* tokens. One
+    average is of seconds per step, the other of seconds per further token.
+    """
 
     def __init__(self, settings: RecoverySettings) -> None:
         self._settings = settings
@@ -22,7 +26,7 @@ class ReplyLatency:
 
     @property
     def step_s(self) -> float | None:
-        """Mean seconds of a single-token reply; None until one was seen."""
+        """Mean seconds of a step's reply; None until one was seen."""
         return self._step_s
 
     def copy(self) -> ReplyLatency:
@@ -31,34 +35,31 @@ class ReplyLatency:
         twin._step_s, twin._token_s = self._step_s, self._token_s
         return twin
 
-    def observe(self, seconds: float, n_tokens: int) -> None:
-        """A reply to a request of ``n_tokens`` tokens (batch times positions) took ``seconds``."""
-        if n_tokens == 1:
+    def observe(self, seconds: float, n_further: int) -> None:
+        """A reply to a request with ``n_further`` tokens beyond the first of each row took ``seconds``."""
+        if n_further == 0:
             self._step_s = _blend(self._step_s, seconds)
         else:
             rest = max(seconds - (self._step_s or 0.0), 0.0)
-            self._token_s = _blend(self._token_s, rest / (n_tokens - 1))
+            self._token_s = _blend(self._token_s, rest / n_further)
 
-    def suspect_after_s(self, n_tokens: int) -> float:
-        """How long a reply to ``n_tokens`` tokens may take before the server is probed."""
+    def suspect_after_s(self, n_further: int) -> float:
+        """How long a reply to such a request may take before the server is probed."""
         settings = self._settings
         if self._step_s is None:
             base = settings.first_reply_s
         else:
             base = max(settings.suspect_floor_s, settings.suspect_factor * self._step_s)
-        return base + self._further_tokens_s(n_tokens)
+        rate = settings.token_s if self._token_s is None else settings.suspect_factor * self._token_s
+        return base + rate * n_further
 
-    def give_up_after_s(self, n_tokens: int) -> float:
+    def give_up_after_s(self, n_further: int) -> float:
         """How long a reply may take at all, whatever the probes say."""
         settings = self._settings
         slow = max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
-        return max(slow + self._further_tokens_s(n_tokens), self.suspect_after_s(n_tokens) + settings.probe_s)
-
-    def _further_tokens_s(self, n_tokens: int) -> float:
-        rate = (
-            self._settings.token_s if self._token_s is None else self._settings.suspect_factor * self._token_s
-        )
-        return rate * max(n_tokens - 1, 0)
+        # a rate learnt from short requests may be nothing but noise; here only a safe one will do
+        rate = max(settings.token_s, settings.suspect_factor * (self._token_s or 0.0))
+        return max(slow + rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)
 
 
 def _blend(mean: float | None, value: float) -> float:
