@@ -61,10 +61,15 @@ class SpanStream:
         :raises PeerFailed: UNREACHABLE, blaming this peer, if that takes longer than ``timeout_s`` or is refused
         """
         name = TransformerConnectionHandler._get_handle_name(None, _HANDLER)
+        opening = asyncio.ensure_future(p2p.call_binary_stream_handler(peer_id, name))
         try:
             async with asyncio.timeout(timeout_s):
-                _, reader, writer = await p2p.call_binary_stream_handler(peer_id, name)
+                _, reader, writer = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            _close_when_open(opening)
+            raise
         except Exception as error:
+            _close_when_open(opening)
             text = str(error) or f"no connection within {timeout_s:g} s"
             cause = Cause.STALE if cause_of(text) is Cause.STALE else Cause.UNREACHABLE
             raise PeerFailed(peer_id.to_base58(), str(span), cause, text) from error
@@ -120,21 +125,25 @@ class SpanStream:
 
     async def aclose(self, timeout_s: float) -> None:
         """Say goodbye if the server still listens, and let go after ``timeout_s`` in any case."""
+        if self._closing:
+            return
         self._closing = True
-        if self._failure is None and self.n_requests:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(timeout_s):
-                    # a request without tensors ends the session on the server and frees its cache
-                    await P2P.send_protobuf(runtime_pb2.ExpertRequest(), self._writer)
-                    await self._reading
-        self._let_go()
+        try:
+            if self._failure is None and self.n_requests:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(timeout_s):
+                        # a request without tensors ends the session on the server and frees its cache
+                        await P2P.send_protobuf(runtime_pb2.ExpertRequest(), self._writer)
+                        await asyncio.wait({self._reading})
+        finally:  # also when the goodbye is cancelled
+            self._let_go()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
                 reply, error = await P2P.receive_protobuf(runtime_pb2.ExpertResponse, reader)
                 if error is not None:
-                    self._break(cause_of(error.message), error.message or "an error without a text")
+                    self._break(*_meaning(error.message))
                     return
                 assert reply is not None
                 self._replies.put_nowait(reply)
@@ -156,4 +165,26 @@ class SpanStream:
     def _let_go(self) -> None:
         if asyncio.current_task() is not self._reading:
             self._reading.cancel()
-        self._writer.close()
+        # not close(): that would first wait for the peer to read what is left, and a hung peer never does
+        self._writer.transport.abort()
+
+
+def _meaning(message: str) -> tuple[Cause, str]:
+    """petals' time limits end a session with an error without a text; that is no refusal."""
+    return (cause_of(message), message) if message else (Cause.BROKEN, "ended by the server without a reason")
+
+
+_late: set[asyncio.Future] = set()
+
+
+def _close_when_open(opening: asyncio.Future) -> None:
+    """Nobody waits for this stream any more; if the daemon opens it after all, let go of it at once."""
+    _late.add(opening)
+    opening.add_done_callback(_close)
+
+
+def _close(opening: asyncio.Future) -> None:
+    _late.discard(opening)
+    if not opening.cancelled() and opening.exception() is None:
+        _, _, writer = opening.result()
+        writer.close()
