@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +12,14 @@ import torch
 from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.bridge.stream import SpanStream
-from swarmlab.recovery.failure import Attempt, PeerFailed, RecoveryFailed, RequestRejected, is_permanent
+from swarmlab.recovery.failure import (
+    Attempt,
+    Cause,
+    PeerFailed,
+    RecoveryFailed,
+    RequestRejected,
+    is_permanent,
+)
 from swarmlab.recovery.routing import Hop, Need, NoRoute
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span
@@ -158,14 +165,16 @@ async def _connect(
     opening = [asyncio.ensure_future(session.open(hop.peer_id, hop.span, on_broken)) for hop in hops]
     try:
         await asyncio.wait(opening)
-    finally:  # also when cancelled half-way: no stream may stay open that nobody knows of
+    except BaseException:  # cancelled: no stream may stay open that nobody knows of
+        for task in opening:
+            task.cancel()
+        close_streams(session, _opened(hops, opening, lost))
+        raise
+    finally:
         recovery.connect_s += time.monotonic() - started_at_s
-        opened = [(hop, task.result()) for hop, task in zip(hops, opening, strict=True) if _succeeded(task)]
-        links = [Link(hop.span, SpanHistory(), lost.latency.copy(), stream) for hop, stream in opened]
-        if len(links) < len(hops):
-            close_streams(session, links)
-            for task in opening:
-                task.cancel()
+    links = _opened(hops, opening, lost)
+    if len(links) < len(hops):
+        close_streams(session, links)
     for task in opening:
         error = task.exception()
         if isinstance(error, PeerFailed):
@@ -175,8 +184,12 @@ async def _connect(
     return links if len(links) == len(hops) else []
 
 
-def _succeeded(task: asyncio.Future) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
+def _opened(hops: tuple[Hop, ...], opening: Sequence[asyncio.Future], lost: Link) -> list[Link]:
+    return [
+        Link(hop.span, SpanHistory(), lost.latency.copy(), task.result())
+        for hop, task in zip(hops, opening, strict=True)
+        if task.done() and not task.cancelled() and task.exception() is None
+    ]
 
 
 async def _replay(session: Session, link: Link, n_steps: int, recovery: Recovery) -> torch.Tensor | None:
@@ -200,7 +213,8 @@ def _blame(
     try:
         budget.spend(failure.attempt)
     except RequestRejected:
-        session.router.pardon({attempt.peer_id for attempt in budget.attempts})
+        refusals = [a for a in (*budget.attempts, *recovery.attempts) if a.cause is Cause.REFUSED]
+        session.router.pardon({attempt.peer_id for attempt in refusals})
         raise
 
 
