@@ -36,10 +36,14 @@ class SpanHistory:
     def append(self, inputs: torch.Tensor) -> None:
         """Add the inputs of one step, [batch, tokens, hidden]."""
         end = self._length + inputs.shape[1]
-        if self._data is None or end > self._data.shape[1]:
-            grown = inputs.new_empty(inputs.shape[0], max(end, 2 * self._length, 16), inputs.shape[2])
-            if self._data is not None:
-                grown[:, : self._length] = self._data[:, : self._length]
+        if self._data is None:
+            self._data = inputs.new_empty(inputs.shape[0], max(end, 16), inputs.shape[2])
+        # servers may answer in different types; a replacement must get what its predecessor got
+        dtype = torch.promote_types(self._data.dtype, inputs.dtype)
+        if end > self._data.shape[1] or dtype != self._data.dtype:
+            n_slots = max(end, 2 * self._length, 16)
+            grown = self._data.new_empty(self._data.shape[0], n_slots, self._data.shape[2], dtype=dtype)
+            grown[:, : self._length] = self._data[:, : self._length]
             self._data = grown
         self._data[:, self._length : end] = inputs
         self._length = end
@@ -49,6 +53,8 @@ class SpanHistory:
         end = log[n_steps - 1].end if n_steps else 0
         if self._data is None or end > self._length:
             raise ValueError(f"the history has {self._length} positions, {end} are wanted")
+        if n_steps < self._base_steps and log.reorders_between(n_steps, self._base_steps):
+            raise ValueError(f"the row order after {n_steps} steps was not kept")
         groups = row_groups(log, self._base_steps, self._base_tokens, n_steps)
         if all(group.rows is None for group in groups):
             return self._data[:, :end]
@@ -65,7 +71,10 @@ class SpanHistory:
         :returns: False if that cannot be done (rows were moved since, and the old order was not kept); the history
             must then be rebuilt from the span before
         """
-        end = log[n_steps - 1].end if n_steps else 0
+        if n_steps == 0:  # whatever is fed next may have another batch size
+            self._data, self._length, self._base_tokens, self._base_steps = None, 0, 0, 0
+            return True
+        end = log[n_steps - 1].end
         if self._base_steps > n_steps:
             if log.reorders_between(n_steps, self._base_steps):
                 return False
