@@ -7,6 +7,7 @@ its own view and bans: petals' routing goes on choosing a dead peer until its ne
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
 _PING_S = 1.0
+_READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
 
 
 class Router:
@@ -124,11 +126,11 @@ class Router:
             try:
                 reply = await stub.rpc_info(uid, timeout=self._settings.connect_s)
                 info: Any = MSGPackSerializer.loads(reply.serialized_info)
+                self._compression = int(info["inference_schema"][0][0].compression)
             except Exception as error:
                 raise PeerFailed(
                     peer_id.to_base58(), str(block), Cause.UNREACHABLE, f"rpc_info: {error!r}"
                 ) from error
-            self._compression = int(info["inference_schema"][0][0].compression)
         return self._compression
 
     async def _fresh_view(self, max_age_s: float) -> SwarmView:
@@ -137,7 +139,9 @@ class Router:
         if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
             return view
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
+            # bounded, or one read that is never answered would keep everybody from starting another
+            longest_s = _READ_PATIENCE * self._settings.read_view_s
+            self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
         try:
             # shielded: the read goes on for the next caller when this one runs out of time
             return await asyncio.wait_for(asyncio.shield(self._reading), self._settings.read_view_s)
@@ -161,7 +165,9 @@ class Router:
             or (blocked is not None and peer in blocked)
         )
         self._view = view
-        unknown = [record.peer_id for record in view.serving() if record.peer_id not in self._rtt_s]
+        # also those that did not answer the last ping: they may be back
+        peer_ids = [record.peer_id for record in view.serving()]
+        unknown = [peer_id for peer_id in peer_ids if math.isinf(self._rtt_s.get(peer_id, math.inf))]
         if unknown and (self._pinging is None or self._pinging.done()):
             self._pinging = asyncio.create_task(self._ping(unknown))
         return view
