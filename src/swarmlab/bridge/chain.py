@@ -104,7 +104,7 @@ class Session:
         metadata = step_metadata(link.session_id, step_id, opening=opening, next_servers=next_servers)
         request = make_request(self.router.uids(link.span), payload, metadata, compression)
         reply = await watched_exchange(
-            stream, request, payload.n_tokens, link.latency, lambda: self.router.probe(stream.peer_id)
+            stream, request, payload.n_further, link.latency, lambda: self.router.probe(stream.peer_id)
         )
         outputs = read_outputs(reply, payload.inputs, stream.peer_id, link.span)
         self.router.praise(stream.peer_id.to_base58())
@@ -133,9 +133,10 @@ class Session:
         index = len(self.log) - 1
         step = self.log[index]
         outputs = []
-        for piece in replay_slices(
-            self.log, step.start, index + 1, self.batch_size, self.settings.replay_tokens
-        ):
+        pieces = replay_slices(self.log, step.start, index + 1, self.batch_size, self.settings.replay_tokens)
+        if len(pieces) > 1:
+            next_servers = ()  # pushed requests may overtake one another
+        for piece in pieces:
             first = piece.start == step.start
             payload = Payload(
                 inputs[:, piece.start - step.start : piece.end - step.start],

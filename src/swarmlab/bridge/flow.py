@@ -120,6 +120,8 @@ class Flow:
 
     async def _step(self, step: StepInput) -> torch.Tensor:
         session = self.session
+        if self._closed:
+            raise RuntimeError("the session is closed")
         session.batch_size = step.hidden.shape[0]
         if not self._links:
             whole = Span(0, session.router.n_blocks)
@@ -139,6 +141,7 @@ class Flow:
         while index < len(self._links):
             link = self._links[index]
             if link.repair is not None:
+                self._step_budget()  # a repair begun before this step must not lengthen what the step may take
                 self._links[index : index + 1] = await _repaired(link)
                 continue
             link.history.append(hidden)
@@ -158,6 +161,7 @@ class Flow:
             # of the replay's outputs only the newest tokens go on to spans that have not seen them (fault 2)
             hidden = outputs[:, -entry.n_tokens :]
             index += len(links)
+        self._repair_lost(range(len(self._links)))  # those that broke after their part of the step
         return hidden
 
     async def _rebuild(
@@ -177,11 +181,10 @@ class Flow:
 
     def _repair_lost(self, indices: range) -> None:
         """Start rebuilding lost spans at once, beside whatever else goes on: their histories are complete."""
-        n_steps = len(self.session.log)
         for index in indices:
             link = self._links[index]
-            committed = self.session.log.steps_before(link.history.n_tokens)
-            if not link.live and link.repair is None and committed <= n_steps:
+            if not link.live and link.repair is None:
+                committed = self.session.log.steps_before(link.history.n_tokens)
                 link.repair = asyncio.create_task(self._repair(link, committed))
 
     async def _repair(self, link: Link, n_steps: int) -> list[Link]:
@@ -199,10 +202,15 @@ class Flow:
     def _on_broken(self, stream: SpanStream) -> None:
         """A stream ended between two steps: repair its span before the next token is due."""
         if self._closed or self._turn.locked():
-            return  # a step under way meets the broken stream itself
-        lost = [index for index, link in enumerate(self._links) if link.stream is stream]
-        for index in lost:
-            self._repair_lost(range(index, index + 1))
+            return  # a step under way, or its end, meets the broken stream itself
+        expired = self.session.expired(stream) is not None
+        for index, link in enumerate(self._links):
+            if link.stream is not stream:
+                continue
+            if expired:  # its server's time limits ended it: nobody failed, and perhaps no step follows
+                link.stream = None
+            else:
+                self._repair_lost(range(index, index + 1))
 
     def _drop_expired(self) -> None:
         for link in self._links:
@@ -211,8 +219,13 @@ class Flow:
                 link.stream.abandon(Cause.RENEWED, expiry.attempt.detail)
 
     def _next_servers(self, index: int) -> tuple[NextServer, ...]:
-        """The live spans right after ``index``, to which its server may push its outputs directly."""
-        if not self.session.push_outputs:
+        """The live spans right after ``index``, to which its server may push its outputs directly.
+
+        A petals server pushes with the deep prompts and hypo_ids of its *first* request (2.2.0 pushes nothing): none
+        may be offered in a session that has any.
+        """
+        session = self.session
+        if not session.push_outputs or session.prompts or session.log.reorders_between(0, len(session.log)):
             return ()
         servers: list[NextServer] = []
         for link in self._links[index + 1 :]:
