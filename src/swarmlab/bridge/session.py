@@ -110,7 +110,14 @@ class FaultTolerantSession:
         step = self._checked(inputs, prompts, hypo_ids)
         if inputs.shape[1] == 0:
             return inputs
-        return self._run(self._flow.step(step)).to(device=inputs.device, dtype=inputs.dtype)
+        before = self.position
+        try:
+            outputs = self._run(self._flow.step(step))
+        except BaseException:
+            # an interrupt may come too late to stop the step; what the caller never saw must not count
+            self._run(self._flow.rewind(before))
+            raise
+        return outputs.to(device=inputs.device, dtype=inputs.dtype)
 
     def rewind(self, position: int) -> None:
         """Forget everything from ``position`` on (which must lie between two steps)."""
@@ -187,7 +194,7 @@ class FaultTolerantSession:
                 f"deep prompts must be [{self.num_blocks}, 1 or {batch}, at most {n_tokens}, {self._hidden_size}], "
                 f"got {tuple(prompts.shape)}"
             )
-        return prompts.detach().cpu()
+        return prompts.detach().cpu().clone()  # needed for replays, whatever becomes of the caller's tensor
 
 
 def _checked_hypo_ids(hypo_ids: torch.Tensor, batch: int) -> np.ndarray:
