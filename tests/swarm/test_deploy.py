@@ -84,6 +84,21 @@ def test_a_killed_server_comes_back_as_the_same_peer(tiny_swarm):
     assert tiny_swarm.answers("middle")
 
 
+def test_a_server_that_comes_back_with_other_blocks_is_seen_with_these_alone(tiny_swarm):
+    """Its old records live on in the DHT; joined to the new ones they would make it 0:12."""
+    server = tiny_swarm.servers["left"]
+    tiny_swarm.kill("left")
+    before = tiny_swarm.hold("left", Span(8, 12))
+    try:
+        tiny_swarm.restart("left")
+        assert tiny_swarm.wait_ready(["left"]).get(server.peer_id).span == Span(8, 12)
+        assert tiny_swarm.answers("left")
+    finally:
+        tiny_swarm.kill("left")
+        server.child.wait(10)
+        assert tiny_swarm.hold("left", before) == Span(8, 12)
+
+
 def test_a_running_server_cannot_be_started_again(tiny_swarm):
     with pytest.raises(SwarmFailed, match="still runs"):
         tiny_swarm.restart("last", deadline_s=0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OnState = Callable[[str, str, str], None]
 
 INFO_S = 2.0
-# What is left of the kernel's limit for the longest names in it: swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock
+# What the longest path in it, swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock, leaves of the limit.
 MAX_TEMP_ROOT_BYTES = MAX_SOCKET_PATH_BYTES - 58
 
 
