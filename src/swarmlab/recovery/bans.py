@@ -24,7 +24,7 @@ class BanTable:
 
     A first failure is forgiven as soon as the peer announces itself again (a record that expires later than the one
     known when it failed), so a server that returns is used at once; a peer that fails repeatedly has to sit out its
-    ban as well, which doubles each time.
+    ban as well, which doubles each time, unless nobody else serves the blocks.
     """
 
     def __init__(self, settings: RecoverySettings) -> None:
@@ -58,13 +58,13 @@ class BanTable:
         """Peers to avoid now, given what the swarm announces now.
 
         :param last_resort: allow peers that failed before and have not announced themselves since, once their time
-            is over
+            is over, and any that have announced themselves since
         """
         return frozenset(
             peer
             for peer, ban in self._bans.items()
             if (now_s < ban.until_s or (ban.last_resort and not last_resort))
-            and not _renewed(ban, peer, view)
+            and not _renewed(ban, peer, view, forgive_series=last_resort)
         )
 
     def forbids_all(self, peer_ids: Collection[str]) -> bool:
@@ -82,8 +82,8 @@ def _expiry(view: SwarmView | None, peer_id: str) -> float | None:
     return record.expires_at_s if record is not None else None
 
 
-def _renewed(ban: _Ban, peer_id: str, view: SwarmView) -> bool:
-    if ban.record_expires_at_s is None or ban.streak > 1:
+def _renewed(ban: _Ban, peer_id: str, view: SwarmView, *, forgive_series: bool) -> bool:
+    if ban.record_expires_at_s is None or (ban.streak > 1 and not forgive_series):
         return False
     now_expires_at_s = _expiry(view, peer_id)
     return now_expires_at_s is not None and now_expires_at_s > ban.record_expires_at_s
