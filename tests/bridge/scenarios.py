@@ -1,0 +1,435 @@
+"""Short stories of failures, each named for what goes wrong in it. They hold for the client as it is; each of the
+broken variants in ``test_mutants.py`` must fail one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from swarmlab.recovery.failure import Cause, RecoveryFailed, RequestRejected
+from tests.bridge.driver import Driver, drive
+from tests.bridge.fake_swarm import COMPUTE_S, RECORD_S
+
+Play = Callable[[Driver], Coroutine[Any, Any, None]]
+THREE = ((0, 2), (2, 4), (4, 6))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    play: Play
+    spans: tuple[tuple[int, int], ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> Driver:
+        return drive(self.play, *self.spans, n_blocks=6, **self.options)
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(*spans: tuple[int, int], **options: Any) -> Callable[[Play], Play]:
+    def add(play: Play) -> Play:
+        SCENARIOS[play.__name__] = Scenario(play, spans, options)
+        return play
+
+    return add
+
+
+def in_turns(n_turns: int, action: Callable[[], Any]) -> None:
+    """Have ``action`` done after so many turns of the event loop."""
+    loop = asyncio.get_running_loop()
+    if n_turns == 0:
+        action()
+    else:
+        loop.call_soon(in_turns, n_turns - 1, action)
+
+
+async def took_s(driver: Driver, **step: Any) -> float:
+    """Seconds of a step, which must be completed."""
+    began_s = driver.swarm.now_s
+    assert await driver.step(**step), driver.errors
+    return driver.swarm.now_s - began_s
+
+
+@scenario(*THREE, *THREE)
+async def first_span_dies(driver: Driver) -> None:
+    assert await driver.step(20)
+    for block in (0, 2, 4):
+        driver.server_at(block).kill()
+        assert await driver.step()
+        assert await driver.step()
+    assert [event["cause"] for event in driver.events] == ["broken"] * 3
+    assert [event["span"] for event in driver.events] == ["0:2", "2:4", "4:6"]
+
+
+@scenario((0, 3), (3, 6), (3, 4), (4, 5), (5, 6))
+async def one_server_is_replaced_by_three(driver: Driver) -> None:
+    assert await driver.step(20)
+    driver.server_at(3).kill()
+    assert await driver.step()
+    assert [str(span) for span, _ in driver.flow.spans] == ["0:3", "3:4", "4:5", "5:6"]
+    driver.server_at(0)
+    assert await driver.step(3)
+
+
+@scenario(*THREE, *THREE)
+async def prefill_fails(driver: Driver) -> None:
+    driver.swarm.after(3, lambda here: here.kill())
+    assert await driver.step(40)
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE, batch=3)
+async def beams_move_between_rows(driver: Driver) -> None:
+    assert await driver.step(10)
+    assert await driver.step(rows=[2, 0, 0])
+    assert await driver.step(rows=[1, 1, 2])
+    driver.server_at(2).kill()
+    assert await driver.step(rows=[2, 2, 0])
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE, batch=3)
+async def prompts_move_with_their_rows(driver: Driver) -> None:
+    assert await driver.step(10, prompt_tokens=4)
+    assert await driver.step(5, prompt_tokens=2, shared_prompt=True)
+    assert await driver.step(rows=[2, 0, 0])
+    driver.server_at(2).kill()
+    assert await driver.step(rows=[1, 1, 2])
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE, batch=3, replay_tokens=30)
+async def history_is_longer_than_a_request_may_be(driver: Driver) -> None:
+    for server in driver.servers:
+        server.max_batch_tokens = 30
+    for _ in range(6):
+        assert await driver.step(8)
+    driver.server_at(2).kill()
+    assert await driver.step(12)
+    assert await driver.step(40)
+
+
+@scenario(*THREE, *THREE)
+async def step_is_interrupted_half_way(driver: Driver) -> None:
+    assert await driver.step(10)
+    for moment in range(1, 7):
+        for again in (True, False):
+
+            def plan(task: asyncio.Task, moment: int = moment) -> None:
+                driver.swarm.after(moment, lambda _: task.cancel())
+
+            await driver.step(2, interrupt=plan, again=again)
+            assert await driver.step()
+    assert not driver.errors
+
+
+@scenario(*THREE, batch=3)
+async def interrupted_step_had_moved_rows(driver: Driver) -> None:
+    assert await driver.step(10)
+    for moment in (1, 3, 5):
+
+        def plan(task: asyncio.Task, moment: int = moment) -> None:
+            driver.swarm.after(moment, lambda _: task.cancel())
+
+        assert not await driver.step(rows=[2, 0, 0], interrupt=plan, again=False)
+        assert await driver.step(rows=[0, 2, 1])
+
+
+@scenario(*THREE, batch=2)
+async def steps_are_taken_back(driver: Driver) -> None:
+    for n_tokens in (10, 1, 1, 3):
+        assert await driver.step(n_tokens, rows=[1, 0])
+    await driver.rewind(2)
+    assert await driver.step(2)
+    await driver.rewind(0)
+    assert await driver.step(5)
+
+
+@scenario((0, 2), (2, 6), (2, 4), (4, 6), batch=3)
+async def split_in_a_step_that_moved_rows_and_was_taken_back(driver: Driver) -> None:
+    assert await driver.step(10)
+    assert await driver.step()
+    driver.swarm.after(3, lambda here: here.kill())
+    assert await driver.step(rows=[2, 0, 0])
+    assert [str(span) for span, _ in driver.flow.spans] == ["0:2", "2:4", "4:6"]
+    await driver.rewind(2)
+    assert [str(span) for span, _ in driver.flow.spans] == ["0:2", "2:6"]
+    assert await driver.step(rows=[0, 1, 1])
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE, push=True, replay_tokens=4)
+async def pushed_pieces_overtake_one_another(driver: Driver) -> None:
+    driver.swarm.push_delays_s = [0.05, 0.0, 0.03]
+    assert await driver.step(3)
+    assert await driver.step()
+    assert driver.swarm.n_pushes > 0
+    for n_tokens in (12, 1, 9, 1):
+        assert await driver.step(n_tokens)
+
+
+@scenario(*THREE, *THREE, push=True, batch=2)
+async def pushes_in_a_beam_search(driver: Driver) -> None:
+    driver.swarm.push_delays_s = [0.0]
+    assert await driver.step(3)
+    for _ in range(3):
+        assert await driver.step(rows=[1, 1])
+    assert driver.swarm.n_pushes == 0
+
+
+@scenario(*THREE, *THREE, push=True)
+async def pushes_after_deep_prompts(driver: Driver) -> None:
+    driver.swarm.push_delays_s = [0.0]
+    assert await driver.step(8, prompt_tokens=4)
+    for _ in range(3):
+        assert await driver.step(4)
+    assert driver.swarm.n_pushes == 0
+
+
+@scenario(*THREE, *THREE, push=True)
+async def a_resumed_server_pushes_late(driver: Driver) -> None:
+    driver.swarm.push_delays_s = [0.0, 0.02]
+    assert await driver.step(10)
+    assert await driver.step()
+    for block in (0, 2):
+        hung = driver.server_at(block)
+        driver.swarm.after(1, lambda _, hung=hung: hung.hang())
+        assert await driver.step()
+        hung.resume()
+        for _ in range(3):
+            assert await driver.step()
+    assert driver.swarm.n_pushes > 0
+
+
+@scenario(*THREE, (0, 6))
+async def servers_refuse_the_request_itself(driver: Driver) -> None:
+    assert await driver.step(10)
+    for server in driver.servers:
+        server.refusals = ["bad input in the block"] * 3
+    began_s = driver.swarm.now_s
+    assert not await driver.step()
+    assert isinstance(driver.errors[-1], RequestRejected)
+    assert driver.swarm.now_s - began_s < 10, "known to be useless, yet tried for long"
+    assert not driver.banned, "healthy servers are avoided"
+    for server in driver.servers:
+        server.refusals = []
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE, *THREE)
+async def replacement_cannot_be_reached(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(2)
+    spares = [one for one in driver.servers if one.span == used.span and one is not used]
+    choice = min(spares, key=lambda one: one.peer_id.to_base58())  # as ties are broken
+    choice.kill()
+    used.kill()
+    assert await took_s(driver) < 1
+    assert driver.server_at(2) not in {choice, used}
+    assert [event["failed"][-1]["peer"] for event in driver.events] == [choice.peer_id.to_base58()]
+
+
+@scenario(*THREE, *THREE)
+async def killed_while_it_works(driver: Driver) -> None:
+    assert await driver.step(10)
+    assert await driver.step()
+    for moment in (1, 2, 3, 4, 5, 6):
+        driver.swarm.after(moment, lambda here: here.kill())
+        assert await took_s(driver) < 0.4, "the end of a stream went unnoticed"
+        for server in driver.servers:
+            if not server.alive:
+                server.restart()
+
+
+@scenario(*THREE, *THREE)
+async def hung_while_it_works(driver: Driver) -> None:
+    assert await driver.step(10)
+    for _ in range(3):
+        assert await driver.step()
+    driver.swarm.after(3, lambda here: here.hang())
+    assert await took_s(driver) < 3, "a hung server took long to be found out"
+    assert driver.events[-1]["cause"] == Cause.HUNG.value
+
+
+@scenario(*THREE, *THREE)
+async def stuck_but_answering_probes(driver: Driver) -> None:
+    assert await driver.step(10)
+    for _ in range(3):
+        assert await driver.step()
+    driver.swarm.after(3, lambda here: here.stick())
+    assert await took_s(driver) < driver.settings.hard_floor_s + 2
+    assert driver.events[-1]["cause"] == Cause.STUCK.value
+
+
+@scenario(*THREE)
+async def slow_is_not_dead(driver: Driver) -> None:
+    assert await driver.step(10)
+    for _ in range(3):
+        assert await driver.step()
+    driver.servers[1].slow_s = 15.0
+    assert await driver.step()
+    assert not driver.events
+
+
+@scenario(*THREE)
+async def nobody_steps_for_long(driver: Driver) -> None:
+    assert await driver.step(10)
+    for seconds in (200.0, 280.0, 400.0, 2000.0, 10_000.0):
+        n_requests = sum(server.n_requests for server in driver.servers)
+        await asyncio.sleep(seconds)
+        assert sum(server.n_requests for server in driver.servers) == n_requests, (
+            "an idle session keeps servers busy"
+        )
+        assert await driver.step()
+        assert not driver.banned, "servers are avoided for their time limits"
+    assert {event["cause"] for event in driver.events} <= {Cause.RENEWED.value}
+
+
+@scenario(*THREE)
+async def session_outlives_the_servers_limit(driver: Driver) -> None:
+    for _ in range(25):
+        assert await driver.step()
+        await asyncio.sleep(100.0)
+    assert {event["cause"] for event in driver.events} == {Cause.RENEWED.value}
+
+
+@scenario(*THREE, (2, 4))
+async def first_choice_has_no_free_cache(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(2)
+    spare = next(one for one in driver.servers if one.span == used.span and one is not used)
+    spare.busy = True
+    used.kill()
+    asyncio.get_running_loop().call_later(10.0, lambda: setattr(spare, "busy", False))
+    assert await took_s(driver) < 20
+    assert any(": busy (" in attempt for attempt in driver.events[-1]["attempts"])
+    assert driver.server_at(2) is spare
+
+
+@scenario(*THREE, *THREE)
+async def server_has_moved_to_other_blocks(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(2)
+    spare = next(one for one in driver.servers if one.span == used.span and one is not used)
+    spare.move(driver.server_at(0).span)
+    used.kill()
+    asyncio.get_running_loop().call_later(20.0, used.restart)
+    assert await took_s(driver) < 30
+    assert driver.server_at(2) is used
+
+
+@scenario(*THREE)
+async def all_holders_are_gone_for_good(driver: Driver) -> None:
+    assert await driver.step(10)
+    driver.servers[1].kill()
+    began_s = driver.swarm.now_s
+    assert not await driver.step()
+    error = driver.errors[-1]
+    assert isinstance(error, RecoveryFailed)
+    assert "2:4" in str(error) or "[2, 3]" in str(error)
+    assert driver.servers[1].peer_id.to_base58()[-6:] in str(error)
+    assert driver.swarm.now_s - began_s <= driver.settings.recovery_s + 10
+    await asyncio.sleep(RECORD_S)  # by now nobody announces these blocks
+    began_s = driver.swarm.now_s
+    assert not await driver.step()
+    assert "no usable server for blocks [2, 3]" in str(driver.errors[-1])
+    assert driver.swarm.now_s - began_s <= driver.settings.recovery_s + 10
+    driver.servers[1].restart()
+    assert await took_s(driver) < 10
+
+
+@scenario(*THREE)
+async def the_only_holder_returns_late(driver: Driver) -> None:
+    assert await driver.step(10)
+    for outage_s in (3.0, 20.0, 80.0):
+        driver.servers[1].kill()
+        asyncio.get_running_loop().call_later(outage_s, driver.servers[1].restart)
+        assert await took_s(driver) < outage_s + driver.settings.retry_max_s + 1, "it was back, and not found"
+
+
+@scenario(*THREE, *THREE)
+async def two_spans_fail_at_once(driver: Driver) -> None:
+    assert await driver.step(200)
+    driver.server_at(2).kill()
+    one_s = await took_s(driver)
+    driver.swarm.heal()
+    await asyncio.sleep(driver.settings.view_age_s + 1)
+    for block in (0, 2, 4):
+        driver.server_at(block).kill()
+    three_s = await took_s(driver)
+    assert three_s < 2.5 * one_s, "independent spans are replayed one after the other"
+
+
+@scenario(*THREE)
+async def all_spans_are_replayed_at_once(driver: Driver) -> None:
+    assert await driver.step(300)
+    assert await driver.step()
+    await driver.rewind(1)
+    replay_s = 300 / driver.settings.replay_tokens * COMPUTE_S
+    assert await took_s(driver) < 2 * replay_s, "independent spans are replayed one after the other"
+
+
+@scenario(*THREE, *THREE)
+async def one_span_fails_again_and_again(driver: Driver) -> None:
+    assert await driver.step(30)
+    for _ in range(6):
+        failed = driver.server_at(2)
+        failed.kill()
+        driver.swarm.after(4, lambda here: here.break_streams())
+        assert await driver.step()
+        failed.restart()
+
+
+@scenario(*THREE, *THREE)
+async def broken_between_steps_is_repaired_before_the_next(driver: Driver) -> None:
+    assert await driver.step(30)
+    driver.server_at(2).kill()
+    await asyncio.sleep(1.0)
+    assert await took_s(driver) < 0.05, "the step waited for a repair that could have been made before"
+    assert len(driver.events) == 1
+
+
+@scenario(*THREE, *THREE)
+async def repair_is_under_way_when_steps_are_taken_back(driver: Driver) -> None:
+    assert await driver.step(200)
+    assert await driver.step()
+    for seconds in (0.0, 0.001, 0.004, 0.02, 0.3):
+        driver.server_at(2).kill()
+        await asyncio.sleep(seconds)
+        await driver.rewind(1)
+        assert await driver.step()
+        for server in driver.servers:
+            if not server.alive:
+                server.restart()
+
+
+@scenario(*THREE, *THREE)
+async def repair_is_under_way_at_the_end(driver: Driver) -> None:
+    assert await driver.step(200)
+    for block in (0, 2, 4):
+        driver.server_at(block).kill()
+    await asyncio.sleep(0.02)
+
+
+@scenario(*THREE, *THREE)
+async def interrupted_while_dialling(driver: Driver) -> None:
+    assert await driver.step(10)
+    for moment in (1, 2):
+        driver.server_at(2).kill()
+
+        def plan(task: asyncio.Task, moment: int = moment) -> None:
+            driver.swarm.after(moment, lambda _: task.cancel())
+
+        await driver.step(interrupt=plan)
+        driver.swarm.heal()
+    for n_turns in range(12):  # one of them hits the moment in which all dials have ended
+        await driver.rewind(0)
+
+        def after_the_dial(task: asyncio.Task, n_turns: int = n_turns) -> None:
+            driver.swarm.after(1, lambda _: in_turns(n_turns, task.cancel))
+
+        await driver.step(5, interrupt=after_the_dial, again=False)

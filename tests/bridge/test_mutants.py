@@ -1,0 +1,287 @@
+"""Each known way to get recovery wrong (reference notes on petals' faults, by number) must fail a scenario.
+
+This shows that the scenarios and the fake swarm can fail; the same scenarios hold for the real code in test_flow.py.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from swarmlab.bridge import compat
+
+compat.apply()
+
+from swarmlab.bridge import chain, flow, history, rebuild, router, stream, watch  # noqa: E402
+from swarmlab.recovery import bans, failure, plan  # noqa: E402
+from tests.bridge.mutants import broken  # noqa: E402
+from tests.bridge.scenarios import SCENARIOS  # noqa: E402
+
+
+class Mutant(NamedTuple):
+    name: str
+    module: ModuleType
+    edits: list[tuple[str, str]]
+    scenario: str
+
+
+MUTANTS = [
+    Mutant(
+        "2: all outputs of a replay go on to spans that have seen them",
+        flow,
+        [
+            ("hidden = outputs[:, -entry.n_tokens :]", "hidden = outputs"),
+        ],
+        "killed_while_it_works",
+    ),
+    Mutant(
+        "3: only the first of several replacements has a history",
+        rebuild,
+        [
+            ("SpanHistory(outputs, n_steps)", "SpanHistory(outputs[:, :1], 0)"),
+        ],
+        "one_server_is_replaced_by_three",
+    ),
+    Mutant(
+        "4: rows that moved are replayed in their old order",
+        history,
+        [
+            ("if group.rows is not None:", "if False:"),
+        ],
+        "beams_move_between_rows",
+    ),
+    Mutant(
+        "4: a step's own reordering is not sent",
+        chain,
+        [
+            (
+                "torch.from_numpy(step.hypo_ids) if first and step.hypo_ids is not None else NO_HYPO_IDS",
+                "NO_HYPO_IDS",
+            ),
+        ],
+        "beams_move_between_rows",
+    ),
+    Mutant(
+        "4: a history in an order that was not kept is used after all",
+        history,
+        [
+            ("                return False\n", "                pass\n"),
+        ],
+        "split_in_a_step_that_moved_rows_and_was_taken_back",
+    ),
+    Mutant(
+        "5: deep prompts are not replayed",
+        chain,
+        [
+            (
+                "payload = Payload(inputs[:, piece.start : piece.end], prompts)",
+                "payload = Payload(inputs[:, piece.start : piece.end])",
+            ),
+        ],
+        "prompts_move_with_their_rows",
+    ),
+    Mutant(
+        "5: deep prompts stay behind when their rows move",
+        chain,
+        [
+            (
+                "return prompts if rows is None or prompts.shape[1] == 1 else prompts[:, torch.from_numpy(rows)]",
+                "return prompts",
+            ),
+        ],
+        "prompts_move_with_their_rows",
+    ),
+    Mutant(
+        "5: only the first step of a request has its prompts replayed",
+        plan,
+        [
+            ("while index < n_steps and not log[index].prompt_tokens:", "while index < n_steps:"),
+        ],
+        "prompts_move_with_their_rows",
+    ),
+    Mutant(
+        "6: a replay is one request, however long",
+        plan,
+        [
+            ("limit = max(1, max_tokens // batch_size)", "limit = 10**9"),
+        ],
+        "history_is_longer_than_a_request_may_be",
+    ),
+    Mutant(
+        "7: after an interrupted step streams go on as they are",
+        flow,
+        [
+            (
+                "Link(span, self._links[source].history, self._links[source].latency)",
+                "Link(span, self._links[source].history, self._links[source].latency, self._links[source].stream)",
+            ),
+            ("        close_streams(session, self._links)\n        usable", "        usable"),
+        ],
+        "step_is_interrupted_half_way",
+    ),
+    Mutant(
+        "7: an interrupted step stays in the history",
+        history,
+        [
+            ("self._length = min(self._length, end)", "pass"),
+        ],
+        "step_is_interrupted_half_way",
+    ),
+    Mutant(
+        "7: an interrupted step stays in the log",
+        flow,
+        [
+            ("session.log.truncate(n_steps)", "pass"),
+        ],
+        "step_is_interrupted_half_way",
+    ),
+    Mutant(
+        "9: streams opened when a step is interrupted stay open",
+        rebuild,
+        [
+            ("        close_streams(session, _opened(hops, opening, lost))\n        raise", "        raise"),
+        ],
+        "interrupted_while_dialling",
+    ),
+    Mutant(
+        "11: pieces of a step are pushed and overtake one another",
+        chain,
+        [
+            ("next_servers = ()  # pushed requests may overtake one another", "pass"),
+        ],
+        "pushed_pieces_overtake_one_another",
+    ),
+    Mutant(
+        "11: outputs are pushed in a beam search",
+        flow,
+        [
+            (
+                "if not session.push_outputs or session.prompts or session.log.reorders_between(0, len(session.log)):",
+                "if not session.push_outputs or session.prompts:",
+            ),
+        ],
+        "pushes_in_a_beam_search",
+    ),
+    Mutant(
+        "11: outputs are pushed after deep prompts",
+        flow,
+        [
+            (
+                "if not session.push_outputs or session.prompts or session.log.reorders_between(0, len(session.log)):",
+                "if not session.push_outputs:",
+            ),
+        ],
+        "pushes_after_deep_prompts",
+    ),
+    Mutant(
+        "12: a request that no server accepts is tried on and on",
+        failure,
+        [
+            ("return any(a[1] == b[1] and a[0] != b[0] for a in refused for b in refused)", "return False"),
+        ],
+        "servers_refuse_the_request_itself",
+    ),
+    Mutant(
+        "12: those who rightly refused a request are avoided",
+        rebuild,
+        [
+            ("session.router.pardon({attempt.peer_id for attempt in refusals})", "pass"),
+        ],
+        "servers_refuse_the_request_itself",
+    ),
+    Mutant(
+        "14: nobody is blamed for a dial that fails",
+        rebuild,
+        [
+            ("            _blame(session, error, budget, recovery, 0.0)\n", "            pass\n"),
+        ],
+        "replacement_cannot_be_reached",
+    ),
+    Mutant(
+        "15: a server that failed often is avoided though it is back and nobody else is there",
+        bans,
+        [
+            ("(ban.streak > 1 and not forgive_series)", "ban.streak > 1"),
+        ],
+        "the_only_holder_returns_late",
+    ),
+    Mutant(
+        "18: only the hard limit finds a hung server",
+        watch,
+        [
+            ("if not reply.done() and not alive.result():", "if False:"),
+        ],
+        "hung_while_it_works",
+    ),
+    Mutant(
+        "18: a slow server is given up without asking it",
+        watch,
+        [
+            ("if not reply.done() and not alive.result():", "if not reply.done():"),
+        ],
+        "slow_is_not_dead",
+    ),
+    Mutant(
+        "20: servers' time limits are taken for failures",
+        flow,
+        [
+            ("expired = self.session.expired(stream) is not None", "expired = False"),
+        ],
+        "nobody_steps_for_long",
+    ),
+    Mutant(
+        "29: streams are used until the server's session timeout",
+        chain,
+        [
+            (
+                "if idle < self.settings.idle_s and old < self.settings.lifetime_s:",
+                "if idle < self.settings.idle_s:",
+            ),
+        ],
+        "session_outlives_the_servers_limit",
+    ),
+    Mutant(
+        "23: a step waits for ever for a server to appear",
+        router,
+        [
+            ("too_late = time.monotonic() + retry_s > deadline_s", "too_late = False"),
+        ],
+        "all_holders_are_gone_for_good",
+    ),
+    Mutant(
+        "24: the end of a stream goes unnoticed while a request is in flight",
+        stream,
+        [
+            ('self._break(Cause.BROKEN, f"the stream ended: {error!r}")', "pass"),
+        ],
+        "killed_while_it_works",
+    ),
+    Mutant(
+        "31: a server that answers probes but no request is waited for",
+        watch,
+        [
+            ("if time.monotonic() >= give_up_at_s:", "if False:"),
+        ],
+        "stuck_but_answering_probes",
+    ),
+    Mutant(
+        "lost spans are rebuilt one after the other",
+        flow,
+        [
+            ("self._repair_lost(range(1, len(self._links)))", "pass"),
+            ("self._repair_lost(range(index + 1, len(self._links)))", "pass"),
+        ],
+        "all_spans_are_replayed_at_once",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant):
+    scenario = SCENARIOS[mutant.scenario]
+    with broken(mutant.module, mutant.edits), pytest.raises(Exception) as caught:  # noqa: PT011
+        scenario.run()
+    # caught for what it does, not for being nonsense
+    assert not isinstance(caught.value, (NameError, AttributeError, ImportError, SyntaxError))

@@ -1,0 +1,70 @@
+"""What servers say, and what follows from it. The texts are those that petals 2.2.0's servers raise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmlab.recovery.failure import (
+    Attempt,
+    Cause,
+    PeerFailed,
+    RecoveryFailed,
+    cause_of,
+    is_permanent,
+)
+
+TEXTS = {
+    "Remote peer does not serve tiny.12": Cause.STALE,
+    "protocol not supported": Cause.STALE,
+    "failed to negotiate protocol: protocols not supported: [TransformerConnectionHandler.rpc_inference]": Cause.STALE,
+    "Could not allocate 1048576 (timeout=2.0)": Cause.BUSY,
+    "Could not allocate 1048576 bytes immediately: out of memory": Cause.BUSY,
+    "Could not allocate 1048576 within 2.0 seconds": Cause.BUSY,
+    "Server's attention cache is full, failed to allocate 1048576 bytes in 2.0 seconds": Cause.BUSY,
+    "CUDA out of memory. Tried to allocate 20.00 MiB": Cause.BUSY,
+    "Could not allocate 1048576 bytes, max cache size = 4096 bytes": Cause.UNABLE,
+    "Cannot allocate KV cache for 9000 tokens, max = 8192": Cause.UNABLE,
+    "Maximum length exceeded: prefix 30 + current 3 exceeds pre-allocated maximum 32": Cause.UNABLE,
+    "Task size greater than max_batch_size (2048), it can't be processed": Cause.UNABLE,
+    "'adapter artek/guanaco-65b not found'": Cause.UNABLE,
+    "Received 3 prompts for 4 backends": Cause.REFUSED,
+    "hypo ids must be int64, got torch.int32": Cause.REFUSED,
+    "session id 1-2-3 is not unique": Cause.REFUSED,
+    "": Cause.REFUSED,
+}
+
+
+@pytest.mark.parametrize(("text", "cause"), TEXTS.items())
+def test_the_texts_of_petals_servers(text, cause):
+    assert cause_of(text) is cause
+
+
+@given(st.text())
+def test_any_text_has_a_cause(text):
+    assert isinstance(cause_of(text), Cause)
+
+
+def refusal(peer, detail="malformed", cause=Cause.REFUSED):
+    return Attempt(peer, "0:4", cause, detail)
+
+
+def test_a_request_is_at_fault_only_if_two_servers_say_the_same():
+    assert is_permanent((refusal("a"), refusal("b")))
+    assert is_permanent((refusal("a"), refusal("c", "other"), refusal("b")))
+    assert not is_permanent(())
+    assert not is_permanent((refusal("a"), refusal("a")))
+    assert not is_permanent((refusal("a"), refusal("b", "something else")))
+    assert not is_permanent((refusal("a", cause=Cause.BUSY), refusal("b", cause=Cause.BUSY)))
+
+
+def test_the_final_error_names_blocks_peers_and_reasons():
+    attempt = PeerFailed("QmABCDEFGH", "4:8", Cause.HUNG, "no reply for 3 s").attempt
+    text = str(RecoveryFailed("4:8", (attempt,), "12 attempts failed"))
+    for part in ("4:8", "CDEFGH", "hung", "no reply for 3 s", "12 attempts failed"):
+        assert part in text
+
+
+def test_the_final_error_says_when_nobody_was_there():
+    assert "no server announces them" in str(RecoveryFailed("4:8", (), "why"))

@@ -1,0 +1,91 @@
+"""When a late reply is suspicious."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from swarmlab.recovery.latency import ReplyLatency
+from swarmlab.recovery.settings import RecoverySettings
+
+SETTINGS = RecoverySettings()
+seconds = st.floats(0.001, 60.0)
+observed = st.lists(st.tuples(seconds, st.integers(0, 500)), max_size=20)
+
+
+def latency_of(observations):
+    latency = ReplyLatency(SETTINGS)
+    for reply_s, n_further in observations:
+        latency.observe(reply_s, n_further)
+    return latency
+
+
+@given(observed, st.integers(0, 2000), st.integers(0, 2000))
+def test_more_tokens_never_have_less_time(observations, some, more):
+    latency = latency_of(observations)
+    some, more = sorted((some, more))
+    assert latency.suspect_after_s(some) <= latency.suspect_after_s(more)
+    assert latency.give_up_after_s(some) <= latency.give_up_after_s(more)
+
+
+@given(observed, st.integers(0, 2000))
+def test_a_server_is_probed_before_it_is_given_up(observations, n_further):
+    latency = latency_of(observations)
+    assert latency.suspect_after_s(n_further) >= SETTINGS.suspect_floor_s
+    assert latency.give_up_after_s(n_further) >= latency.suspect_after_s(n_further) + SETTINGS.probe_s
+    assert latency.give_up_after_s(n_further) >= SETTINGS.hard_floor_s
+
+
+@given(seconds, st.lists(st.floats(1.0, SETTINGS.suspect_factor * 0.99), min_size=1, max_size=50))
+def test_steady_steps_with_jitter_below_the_factor_raise_no_alarm(fastest_s, jitter):
+    latency = ReplyLatency(SETTINGS)
+    latency.observe(fastest_s, 0)
+    for factor in jitter:
+        reply_s = fastest_s * factor
+        assert reply_s <= latency.suspect_after_s(0)
+        latency.observe(reply_s, 0)
+
+
+@given(st.floats(0.1, 10.0), st.floats(1.01, 100.0))
+def test_a_step_far_beyond_the_usual_is_suspicious(usual_s, excess):
+    latency = ReplyLatency(SETTINGS)
+    for _ in range(20):
+        latency.observe(usual_s, 0)
+    assert max(
+        SETTINGS.suspect_floor_s, SETTINGS.suspect_factor * usual_s
+    ) * excess > latency.suspect_after_s(0)
+
+
+def test_the_first_reply_has_a_bound_of_its_own():
+    latency = ReplyLatency(SETTINGS)
+    assert latency.step_s is None
+    assert latency.suspect_after_s(0) == SETTINGS.first_reply_s
+    assert latency.suspect_after_s(100) == pytest.approx(SETTINGS.first_reply_s + 100 * SETTINGS.token_s)
+
+
+@given(st.floats(0.001, 0.5), st.floats(0.0001, 0.5), st.integers(1, 1000))
+def test_a_prefill_teaches_the_rate_of_a_replay(step_s, token_s, n_further):
+    assume(n_further * token_s > 0.01)
+    latency = ReplyLatency(SETTINGS)
+    latency.observe(step_s, 0)
+    latency.observe(step_s + n_further * token_s, n_further)
+    assert latency.suspect_after_s(n_further) >= step_s + n_further * token_s
+
+
+@given(observed)
+def test_a_copy_is_equal_and_independent(observations):
+    latency = latency_of(observations)
+    twin = latency.copy()
+    before = latency.suspect_after_s(50)
+    assert twin.suspect_after_s(50) == before
+    twin.observe(60.0, 0)
+    assert latency.suspect_after_s(50) == before
+
+
+def test_many_short_requests_do_not_make_a_long_replay_look_stuck():
+    latency = ReplyLatency(SETTINGS)
+    latency.observe(0.1, 0)
+    for _ in range(50):
+        latency.observe(0.1, 1)  # a second token costs nothing measurable
+    assert latency.give_up_after_s(1000) >= SETTINGS.hard_floor_s + 1000 * SETTINGS.token_s
