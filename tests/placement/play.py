@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,10 +36,21 @@ class Played:
         return float(values.min())
 
 
-def play(policy: Policy, n_blocks: int, servers: list[Server], *, seconds: float = 3600.0) -> Played:
+def play(
+    policy: Policy,
+    n_blocks: int,
+    servers: list[Server],
+    *,
+    seconds: float = 3600.0,
+    seen_after_s: float = 0.0,
+    crashes: Mapping[str, float] | None = None,
+) -> Played:
     """Check one server after another, each a minute apart, and let moves take their loading time.
 
     A server that moves shows its target as JOINING and keeps serving what both spans share.
+
+    :param seen_after_s: how old the picture is that everybody has of the others
+    :param crashes: when servers disappear, by peer id
     """
     rng = np.random.default_rng(0)
     result = Played()
@@ -48,10 +60,19 @@ def play(policy: Policy, n_blocks: int, servers: list[Server], *, seconds: float
     memories: dict[str, Memory | None] = dict.fromkeys(records)
     queue = [(float(i), i, server.peer_id) for i, server in enumerate(servers)]
     order = len(queue)
+    past = [(-float("inf"), dict(records))]
     while queue and queue[0][0] <= seconds:
         now_s, _, peer = heapq.heappop(queue)
+        for gone in [name for name, at_s in (crashes or {}).items() if at_s <= now_s and name in records]:
+            del records[gone]
+            keeping.pop(gone, None)
+            past.append((now_s, dict(records)))
+        if peer not in records:
+            continue
         before = _served(records, keeping)
-        view = SwarmView(n_blocks, tuple(records.values()), seen_at_s=now_s)
+        while len(past) > 1 and past[1][0] <= now_s - seen_after_s:
+            past.pop(0)
+        view = SwarmView(n_blocks, tuple(past[0][1].values()), seen_at_s=now_s)
         wait_s = PERIOD_S
         if records[peer].state is ServerState.JOINING:
             records[peer] = replace(records[peer], state=ServerState.ONLINE)
@@ -63,6 +84,7 @@ def play(policy: Policy, n_blocks: int, servers: list[Server], *, seconds: float
             wait_s = decision.check_again_s or PERIOD_S
             if decision.moved:
                 wait_s = _begin(decision, known, records, keeping, result, (now_s, peer))
+        past.append((now_s, dict(records)))
         result.unserved |= before - _served(records, keeping)
         order += 1
         heapq.heappush(queue, (now_s + wait_s, order, peer))

@@ -26,7 +26,7 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     :param own_peer: the reader itself, which needs no record to know where it is
     """
     known = memory or Memory()
-    present = {record.peer_id: record for record in view.servers}
+    present = _by_peer(view)
     kept = [
         item
         for item in known.vanished
@@ -44,7 +44,8 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
 
 def _changed(before: SwarmView, now: SwarmView) -> list[ServerRecord]:
     # Servers that held blocks before and are not in the present view with the same span.
-    return [before_record for key, before_record in _spans(before).items() if key not in _spans(now)]
+    held = _spans(before)
+    return [held[key] for key in sorted(held.keys() - _spans(now).keys())]
 
 
 def _spans(view: SwarmView) -> dict[tuple[str, int, int], ServerRecord]:
@@ -56,6 +57,14 @@ def _spans(view: SwarmView) -> dict[tuple[str, int, int], ServerRecord]:
             if record.state is not ServerState.OFFLINE
         }
         object.__setattr__(view, "_spans", known)
+    return known
+
+
+def _by_peer(view: SwarmView) -> dict[str, ServerRecord]:
+    known = view.__dict__.get("_by_peer")
+    if known is None:
+        known = {record.peer_id: record for record in view.servers}
+        object.__setattr__(view, "_by_peer", known)
     return known
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from swarmlab.placement.situation import Situation
 
 KICKS = 200  # enough to find the optimum of ten servers
-NODES = 200  # a limit on HiGHS that, unlike seconds, gives the same plan on every machine
+NODES = 100  # a limit on HiGHS that, unlike seconds, gives the same plan on every machine
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ class Swarmlab:
     - Missing records are believed gone after ``grace_s`` only (``grace.py``).
     - Of several servers that would fill one gap, those with most to gain announce it first, and everybody counts
       announced moves as made (``situation.py``), so the others find the gap filled.
-    - No move leaves a block unserved, none is made into a swarm that would still have blocks with nobody, and none
-      goes back to a span left within ``no_return_s``.
+    - No move leaves a block unserved in a swarm that serves all; none is made into a swarm that would still have
+      blocks with nobody; none goes back to a span left within ``no_return_s``.
     - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
 
     :param grace_s: how long a vanished server is believed to be there
@@ -52,7 +52,7 @@ class Swarmlab:
 
     price: Price = field(default_factory=Price)
     grace_s: float = 90.0
-    visible_after_s: float = 15.0
+    visible_after_s: float = 60.0
     no_return_s: float = 3600.0
     small_swarm: int = 10
     good_enough: float = 0.95
@@ -192,7 +192,10 @@ class _Want:
 
 
 def _hindrance(options: Moves, start: int) -> str:
-    if not options.safe[start]:
+    whole = options.complete[
+        options.old.start
+    ]  # in a swarm with a gap no client is served that a move could cut off
+    if whole and not options.safe[start]:
         return "nobody else serves what it would leave"
     if not options.complete[start]:
         return "some blocks would still have nobody"
