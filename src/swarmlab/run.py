@@ -1,20 +1,22 @@
 """Runs an experiment: ``python -m swarmlab.run +exp=failover [overrides]``.
 
 Exit codes: 0 the run holds what it should show, 1 it does not, or the swarm failed; 2 bad input, nothing was
-started; 3 the data cannot support a verdict; 130 interrupted.
+started; 3 the data cannot support a verdict; 130, 143 or 129 ended by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from swarmlab import check
@@ -24,13 +26,15 @@ from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.figures import draw_run
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.failover import Failover
-from swarmlab.scenarios.failover_files import load_scenarios
+from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
+from swarmlab.scenarios.failover_plan import clients_of, describe
 from swarmlab.scenarios.progress import ConsoleProgress
 from swarmlab.settings import RunSettings
 from swarmlab.swarm.spec import SwarmSpec
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst decides
 
 
 def failover(settings: RunSettings) -> Failover:
@@ -40,19 +44,21 @@ def failover(settings: RunSettings) -> Failover:
     """
     model = settings.model
     checkpoint = ensure_model(model.path or model.name, settings.models_dir, model.n_blocks, model.seed)
-    scenarios = load_scenarios(settings.scenarios, checkpoint.n_blocks)
+    folder = Path(settings.scenarios_dir) if settings.scenarios_dir else FOLDER
+    scenarios = load_scenarios(settings.scenarios, checkpoint.n_blocks, folder)
     swarm = asdict(settings.swarm)
     throughput_tps, argv = swarm.pop("throughput_tps"), tuple(swarm.pop("argv"))
-    weights_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
+    torch_dtype = settings.swarm.torch_dtype
+    stored_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
     spec = SwarmSpec(
         checkpoint.path,
         checkpoint.dht_prefix,
         checkpoint.n_blocks,
         (),
-        block_bytes=weights_bytes
-        * 4
+        block_bytes=stored_bytes
+        * ITEM_BYTES[torch_dtype]
         // ITEM_BYTES[checkpoint.dtype]
-        // checkpoint.n_blocks,  # held as float32
+        // checkpoint.n_blocks,
         argv=argv,
         **swarm,
     )
@@ -97,13 +103,20 @@ def execute(
         device=settings.swarm.device,
     )
     run_dir.update(scenarios=[scenario.name for scenario in experiment.scenarios])
-    progress = ConsoleProgress(total=len(experiment.scenarios) * (2 + len(settings.arms)))
+    progress = ConsoleProgress(total=len(experiment.scenarios) * len(clients_of(experiment)))
+    progress.say(f"{describe(experiment)}\nrun folder: {run_dir.path}")
     try:
-        with run_dir, progress:
-            experiment.run(run_dir, progress)
-    except KeyboardInterrupt:
-        progress.say(f"Interrupted; what was recorded is in {run_dir.path}")
-        return EXIT_INTERRUPTED
+        with run_dir, progress, ended_by_signals():
+            try:
+                experiment.run(run_dir, progress)
+            except (KeyboardInterrupt, SystemExit) as leaving:
+                run_dir.finish("interrupted", reason=_signal_of(leaving).name)
+                raise
+    except (KeyboardInterrupt, SystemExit) as leaving:
+        progress.say(
+            f"Interrupted ({_signal_of(leaving).name}), and the swarm is gone; what was recorded is in {run_dir.path}"
+        )
+        return 128 + _signal_of(leaving)
     except SwarmFailed as error:
         progress.say(f"The swarm failed: {error}\nWhat was recorded is in {run_dir.path}")
         return EXIT_FAILED
@@ -113,39 +126,92 @@ def execute(
 def show(path: Path, progress: ConsoleProgress) -> int:
     """Judge a finished run, draw it, and print the comparison; the exit code follows from the verdict."""
     summary = check.judge(path)
-    figures = draw_run(path)
     check.show(summary, progress.console)
     progress.say(f"run folder: {path}")
-    progress.say(f"figure:     {figures[0]}")
+    try:
+        for figure in draw_run(path):
+            progress.say(f"figure:     {figure}")
+    except BadInput as error:  # it was the run that gave nothing to draw, not the user
+        progress.say(f"no figure: {error}")
     return summary.exit_code
 
 
-@hydra.main(config_path="../../configs", config_name="config", version_base="1.3")
-def _hydra_main(config: DictConfig) -> None:
-    overrides = list(HydraConfig.get().overrides.task)
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack as Ctrl-C does, unless whoever started us has them ignored."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    taken = {number: handler for number, handler in previous.items() if handler is signal.SIG_DFL}
+    for number in taken:
+        signal.signal(number, leave)
     try:
-        settings, resolved = run_settings.from_config(config)
-        code = execute(settings, resolved, sys.argv, overrides)
-    except BadInput as error:
-        print(f"swarmlab: {error}", file=sys.stderr)
-        code = EXIT_BAD_INPUT
-    if code or HydraConfig.get().mode is RunMode.RUN:
-        sys.exit(code)
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+def _signal_of(leaving: BaseException) -> signal.Signals:
+    """Which signal ended the run."""
+    if isinstance(leaving, SystemExit) and isinstance(leaving.code, int):
+        return signal.Signals(leaving.code - 128)
+    return signal.SIGINT
 
 
 def main() -> None:
     """Check the command line first, so that bad input costs one line, then hand over to Hydra."""
-    overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    sys.argv[1:] = [part for argument in sys.argv[1:] for part in _model_folder(argument)]
     run_settings.register()
+    codes: list[int] = []
+
+    @hydra.main(config_path=str(run_settings.CONFIGS), config_name="config", version_base="1.3")
+    def job(config: DictConfig) -> None:
+        try:
+            settings, resolved = run_settings.from_config(config)
+            code = execute(settings, resolved, sys.argv, list(HydraConfig.get().overrides.task))
+        except BadInput as error:
+            code = _refuse(error)
+        if code >= 128:  # a signal ends the whole multirun
+            sys.exit(code)
+        codes.append(code)
+
     try:
-        if (
-            len(overrides) == len(sys.argv) - 1
-        ):  # options such as --help, --cfg and -m are Hydra's own business
-            run_settings.load(overrides)
-        _hydra_main()
+        _check_command_line(sys.argv[1:])
+        job()
     except BadInput as error:
-        print(f"swarmlab: {error}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(_refuse(error))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    sys.exit(max(codes, key=WORST_LAST.index, default=0))
+
+
+def _refuse(error: BadInput) -> int:
+    print(f"swarmlab: {error}", file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def _model_folder(argument: str) -> list[str]:
+    """``model=FOLDER`` in the words of the config: it has a slash, and no name of a model has one."""
+    name, _, value = argument.partition("=")
+    quoted = value.replace("\\", r"\\").replace("'", r"\'")
+    return ["model=path", f"model.path='{quoted}'"] if name == "model" and "/" in value else [argument]
+
+
+def _check_command_line(arguments: Sequence[str]) -> None:
+    """
+    :raises BadInput: for the first job that cannot work, before any is run
+    """
+    options = {argument for argument in arguments if argument.startswith("-")}
+    overrides = [argument for argument in arguments if argument not in options]
+    if not options:
+        run_settings.load(overrides)
+    elif options <= {"-m", "--multirun"}:
+        for combination in run_settings.combinations(overrides):
+            run_settings.load(combination)
+    # other options, such as --help and --cfg, start nothing and are Hydra's own business
 
 
 if __name__ == "__main__":

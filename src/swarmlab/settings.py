@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
+from swarmlab.types import MAX_THROUGHPUT_TPS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 
 # What each experiment can compare.
 ARMS_OF = {"failover": ("petals", "issue_patch", "swarmlab")}
+
+DTYPES = ("float32", "float16", "bfloat16")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+# What a field of each type takes, for whoever gave it something else.
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a name or text",
+    bool: "true or false",
+    int | None: "a whole number or null",
+    str | None: "text or null",
+    list[str]: "a list, quoted for the shell, as in 'arms=[petals,swarmlab]'",
+}
 
 
 @dataclass
@@ -89,6 +107,7 @@ class RunSettings:
     """Everything a run needs.
 
     :param scenarios: a name, ``default``, ``all``, or a list of names
+    :param scenarios_dir: a folder with ``topologies.yaml`` and ``scenarios/``; None for the experiment's own
     :param deadline_s: for one arm in one scenario
     :param tolerance: largest difference of hidden states that still counts as identical
     :param floor_repeats: how often each recovery's floor is measured
@@ -100,6 +119,7 @@ class RunSettings:
     models_dir: str = "models"
     arms: list[str] = field(default_factory=list)
     scenarios: Any = "default"
+    scenarios_dir: str | None = None
     deadline_s: float = 60.0
     tolerance: float = 3e-4
     floor_repeats: int = 5
@@ -127,16 +147,31 @@ def load(overrides: Sequence[str]) -> tuple[RunSettings, dict[str, Any]]:
     :raises BadInput: if they cannot work, with one line that says what to change
     """
     register()
-    for override in overrides:
-        name, _, value = override.lstrip("+").partition("=")
-        if name == "exp" and value not in known_experiments():
-            raise BadInput("exp", value, ", ".join(known_experiments()))
+    _check_choices(overrides)
     try:
         with initialize_config_dir(str(CONFIGS), version_base="1.3"):
             config = compose("config", overrides=list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
-        raise BadInput("command line", " ".join(overrides), _first_lines(error)) from error
+        raise _bad_input(error, overrides) from error
     return from_config(config)
+
+
+def combinations(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """The command lines of a multirun's jobs: every combination of the values that are to be swept.
+
+    :raises BadInput: if an override cannot be read
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        choices = [
+            [f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()]
+            if one.is_sweep_override()
+            else [str(one.input_line)]
+            for one in parsed
+        ]
+    except HydraException as error:
+        raise _bad_input(error, overrides) from error
+    return (list(choice) for choice in product(*choices))
 
 
 def from_config(config: DictConfig) -> tuple[RunSettings, dict[str, Any]]:
@@ -147,26 +182,49 @@ def from_config(config: DictConfig) -> tuple[RunSettings, dict[str, Any]]:
     if OmegaConf.is_missing(config, "experiment"):
         raise BadInput("+exp", None, f"an experiment: {', '.join(known_experiments())}")
     try:
-        settings = OmegaConf.to_object(config)
         resolved = OmegaConf.to_container(config, resolve=True)
+        assert isinstance(resolved, dict)
+        _refuse_unknown(resolved, RunSettings)
+        settings = OmegaConf.to_object(config)
     except OmegaConfBaseException as error:
-        raise BadInput("command line", "", _first_lines(error)) from error
+        raise _bad_input(error, ()) from error
     assert isinstance(settings, RunSettings)
-    assert isinstance(resolved, dict)
     _check(settings)
     return settings, {str(name): value for name, value in resolved.items()}
 
 
 def known_experiments() -> list[str]:
-    return sorted(path.stem for path in (CONFIGS / "exp").glob("*.yaml"))
+    return _options("exp")
+
+
+def _options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
+def _check_choices(overrides: Sequence[str]) -> None:
+    """Refuse files that configs/ does not have, before Hydra looks for them."""
+    groups = {path.name for path in CONFIGS.iterdir() if path.is_dir()}
+    for override in overrides:
+        name, _, value = override.partition("=")
+        group = name.lstrip("+")
+        if group in groups and value not in _options(group):
+            raise BadInput(name, value or None, ", ".join(_options(group)))
+        if name == "exp":
+            raise BadInput("exp", value, f"+exp={value}, with a plus")
 
 
 def _check(settings: RunSettings) -> None:
     if settings.experiment not in ARMS_OF:
         raise BadInput("experiment", settings.experiment, ", ".join(ARMS_OF))
-    _check_arms(settings.arms, ARMS_OF[settings.experiment])
+    _check_names("arms", settings.arms, ARMS_OF[settings.experiment])
+    if not isinstance(settings.scenarios, str):
+        _check_names("scenarios", settings.scenarios)
+    if settings.model.name == "path" and settings.model.path is None:
+        raise BadInput("model.path", None, "model=FOLDER, or model=path model.path=FOLDER")
     if settings.floor_repeats < 0:
         raise BadInput("floor_repeats", settings.floor_repeats, "0 or more")
+    if not 0 <= settings.seed < 2**32:
+        raise BadInput("seed", settings.seed, "0 to 2**32 - 1")
     client = settings.client
     if client.max_retries < 1:
         raise BadInput("client.max_retries", client.max_retries, "at least 1 (petals would retry for ever)")
@@ -176,19 +234,84 @@ def _check(settings: RunSettings) -> None:
         "client.request_timeout_s": client.request_timeout_s,
         "client.connect_timeout_s": client.connect_timeout_s,
         "client.update_period_s": client.update_period_s,
+        "client.max_pinged": client.max_pinged,
     }
     for name, value in positive.items():
-        if not value > 0:
+        if not 0 < value < float("inf"):
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
+    _check_swarm(settings.swarm)
 
 
-def _check_arms(arms: Sequence[str], known: Sequence[str]) -> None:
-    if not arms or len(set(arms)) < len(arms):
-        raise BadInput("arms", list(arms), f"some of {', '.join(known)}, each once")
-    for arm in arms:
-        if arm not in known:
-            raise BadInput("arms", arm, ", ".join(known))
+def _check_swarm(swarm: SwarmSettings) -> None:
+    """What swarmlab.swarm.spec leaves to petals' own command line."""
+    if swarm.torch_dtype not in DTYPES:
+        raise BadInput("swarm.torch_dtype", swarm.torch_dtype, ", ".join(DTYPES))
+    if swarm.log_level not in LOG_LEVELS:
+        raise BadInput("swarm.log_level", swarm.log_level, ", ".join(LOG_LEVELS))
+    if not 0 < swarm.throughput_tps <= MAX_THROUGHPUT_TPS:
+        allowed = f"more than 0, at most {MAX_THROUGHPUT_TPS:g}"
+        raise BadInput("swarm.throughput_tps", swarm.throughput_tps, allowed)
+    if not re.fullmatch(r"(cpu|cuda|mps)(:\d+)?", swarm.device):
+        raise BadInput("swarm.device", swarm.device, "cpu, cuda or cuda:N")
+    if swarm.device.startswith("cuda"):
+        import torch  # noqa: PLC0415  seconds, for those who need it
+
+        if not torch.cuda.is_available():
+            allowed = "cpu: torch finds no GPU here (python -m swarmlab.doctor says why)"
+            raise BadInput("swarm.device", swarm.device, allowed)
+
+
+def _check_names(field: str, names: Any, known: Sequence[str] | None = None) -> None:
+    """
+    :param known: None if whoever reads them says which there are
+    """
+    words = "names" if known is None else f"some of {', '.join(known)}"
+    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+        raise BadInput(field, names, f"a list of {words}, each once")
+    for name in names:
+        if not isinstance(name, str) or (known is not None and name not in known):
+            raise BadInput(field, name, words)
+
+
+def _refuse_unknown(values: Mapping[Any, Any], kind: Any, where: str = "") -> None:
+    """Hydra lets ``+name=value`` add anything; what nobody reads is a mistake."""
+    known = get_type_hints(kind)
+    for name, value in values.items():
+        if name not in known:
+            raise BadInput(f"{where}{name}", value, _takes(f"{where}{name}"))
+        if is_dataclass(known[name]) and isinstance(value, Mapping):
+            _refuse_unknown(value, known[name], f"{where}{name}.")
+
+
+def _takes(key: str) -> str:
+    """What the setting of this name takes, in words."""
+    kind, walked = RunSettings, ""
+    for name in key.split("."):
+        known = get_type_hints(kind) if is_dataclass(kind) else {}
+        if name not in known:
+            return f"a setting that exists: {', '.join(walked + one for one in known)}"
+        kind, walked = known[name], f"{walked}{name}."
+    if is_dataclass(kind):
+        return f"one setting at a time: {', '.join(f'{walked}{one}=...' for one in get_type_hints(kind))}"
+    return WORDS.get(kind, "another value")
+
+
+def _bad_input(error: Exception, overrides: Sequence[str]) -> BadInput:
+    """Hydra's and OmegaConf's errors in our words."""
+    chain = [error, error.__cause__]
+    key = next((one.full_key for one in chain if isinstance(one, OmegaConfBaseException)), None)
+    if key:
+        given = [one.partition("=") for one in overrides]
+        value = next((value for name, _, value in given if name.lstrip("+~") == key), None)
+        return BadInput(key, value, _takes(key))
+    parsing = next((one for one in chain if isinstance(one, OverrideParseException)), None)
+    if parsing is not None:
+        allowed = (
+            "name=value, quoted for the shell where it has brackets or blanks, as in 'arms=[petals,swarmlab]'"
+        )
+        return BadInput("command line", parsing.override, allowed)
+    return BadInput("command line", " ".join(overrides), _first_lines(error))
 
 
 def _first_lines(error: Exception) -> str:

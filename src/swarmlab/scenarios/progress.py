@@ -47,6 +47,7 @@ class ConsoleProgress:
             TextColumn("left"),
             console=self.console,
             transient=True,
+            disable=not self.console.is_terminal,  # a log file gets the lines only
             # arms take between 2 s and a deadline: only an average over many says anything
             speed_estimate_period=600,
         )
@@ -78,6 +79,5 @@ class ConsoleProgress:
         self.console.print(
             f"{head} [{colour}]{escape(state):<10}[/] [dim]{escape(first_line)}[/]",
             highlight=False,
-            no_wrap=True,
-            overflow="ellipsis",
+            soft_wrap=True,
         )
