@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.failover_arm import ArmRun
 from swarmlab.scenarios.failover_files import Scenario, Workload
@@ -59,6 +60,11 @@ class Failover:
         for scenario in self.scenarios:
             validate(self._spec(scenario))
             work = scenario.workload
+            # the floor is measured with a second session while the first is still open
+            needed = 2 * work.batch * (work.prompt_tokens + work.new_tokens)
+            if self.swarm.attn_cache_tokens < needed:
+                allowed = f"at least {needed} for {scenario.name} (two sessions at once)"
+                raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
             prompts(self.checkpoint, work.batch, work.prompt_tokens + work.new_tokens, self.seed)
 
     def run(self, run_dir: RunDir, progress: Progress) -> None:
@@ -103,7 +109,7 @@ class Failover:
 
     def _spec(self, scenario: Scenario) -> SwarmSpec:
         servers = tuple(
-            ServerSpec(name, span, throughput_tps=self.throughput_tps)
+            ServerSpec(name, span, throughput_tps=self.throughput_tps, port=scenario.ports.get(name))
             for name, span in scenario.servers.items()
         )
         return replace(self.swarm, servers=servers)

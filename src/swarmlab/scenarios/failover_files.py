@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from swarmlab.types import Span
 
 FOLDER = Path(__file__).resolve().parents[3] / "experiments" / "failover"
 KEYS = {"title", "set", "topology", "workload", "faults", "chain"}
+SERVER_NEEDS = {"name", "start", "end"}
+SERVER_KEYS = SERVER_NEEDS | {"argv", "port"}
 UNITS = 16  # topologies are written in sixteenths of the model
 
 
@@ -38,6 +40,7 @@ class Scenario:
 
     :param topology: name of the topology; scenarios that share one run on the same swarm, one after another
     :param servers: name and span of each server
+    :param ports: of servers that are to listen on a certain one
     :param chain: the servers that the client must be using when the first fault is due; empty if any will do
     """
 
@@ -49,6 +52,7 @@ class Scenario:
     workload: Workload
     faults: tuple[FaultSpec, ...]
     chain: tuple[str, ...] = ()
+    ports: Mapping[str, int] = field(default_factory=dict)
 
 
 def load_scenarios(wanted: str | Sequence[str], n_blocks: int, folder: Path = FOLDER) -> tuple[Scenario, ...]:
@@ -91,15 +95,47 @@ def _parse(path: Path, topologies: Mapping[str, Any], n_blocks: int) -> Scenario
         raise BadInput(
             "model.n_blocks", n_blocks, f"at least {UNITS}: the scenarios split a model over many servers"
         )
-    servers = {one["name"]: scale(one["start"], one["end"], n_blocks) for one in topologies[topology]}
+    servers = _servers(f"topologies.{topology}", topologies[topology], n_blocks)
     workload = _workload(entry.get("workload"), where)
-    faults = parse_faults(entry.get("faults", ()), list(servers), workload.new_tokens)
+    try:
+        faults = parse_faults(entry.get("faults", ()), list(servers), workload.new_tokens)
+    except BadInput as error:
+        raise BadInput(f"{where}.{error.field}", error.value, error.allowed) from None
     title, set_name = str(entry.get("title", path.stem)), str(entry.get("set", "more"))
     chain = tuple(entry.get("chain", ()))
     for name in chain:
         if name not in servers:
             raise BadInput(f"{where}.chain", name, ", ".join(servers))
-    return Scenario(path.stem, title, set_name, topology, servers, workload, faults, chain)
+    ports = {one["name"]: one["port"] for one in topologies[topology] if "port" in one}
+    return Scenario(path.stem, title, set_name, topology, servers, workload, faults, chain, ports)
+
+
+def _servers(where: str, entries: Any, n_blocks: int) -> dict[str, Span]:
+    """Name and span of each server of a topology; together they hold every block."""
+    if not isinstance(entries, list) or not entries:
+        raise BadInput(where, entries, "a list of servers")
+    spans: dict[str, Span] = {}
+    for index, entry in enumerate(entries):
+        place = f"{where}[{index}]"
+        if not isinstance(entry, Mapping) or not SERVER_NEEDS <= set(entry) <= SERVER_KEYS:
+            needed, more = ", ".join(sorted(SERVER_NEEDS)), ", ".join(sorted(SERVER_KEYS - SERVER_NEEDS))
+            raise BadInput(place, entry, f"the keys {needed}; also {more}")
+        name, start, end = str(entry["name"]), entry["start"], entry["end"]
+        if name in spans:
+            raise BadInput(f"{place}.name", name, "a name used once")
+        if not isinstance(start, int) or not 0 <= start < UNITS:
+            raise BadInput(f"{place}.start", start, f"0 to {UNITS - 1}, in sixteenths of the model")
+        if not isinstance(end, int) or not start < end <= UNITS:
+            raise BadInput(f"{place}.end", end, f"{start + 1} to {UNITS}, in sixteenths of the model")
+        if not isinstance(entry.get("port", 0), int):
+            raise BadInput(f"{place}.port", entry["port"], "a number")
+        spans[name] = scale(start, end, n_blocks)
+    held = {block for span in spans.values() for block in span}
+    missing = [block for block in range(n_blocks) if block not in held]
+    if missing:
+        allowed = f"every block of [0, {n_blocks}) held by a server"
+        raise BadInput(where, f"a gap at block {missing[0]}", allowed)
+    return spans
 
 
 def _workload(entry: Any, where: str) -> Workload:
