@@ -27,7 +27,7 @@ class Evidence:
 
     :param history: rows per kind; absent kinds have none
     :param states: scenario and arm to the arrays saved for it
-    :param tolerance: largest difference of hidden states that still counts as identical
+    :param tolerance: largest difference of hidden states of size 1 that still counts as identical
     """
 
     history: Mapping[str, Sequence[Row]]
@@ -101,6 +101,16 @@ class Part:
     @cached_property
     def reference(self) -> Part:
         return self.evidence.part(self.scenario, REFERENCE)
+
+    @cached_property
+    def allowed_diff(self) -> float:
+        """Largest difference of hidden states that still counts as identical.
+
+        The tolerance is meant for hidden states of about 1; rounding errors grow with their size (the root mean
+        square is 2 for tiny_llama and 46 for smollm2), so it is scaled by that of the failure-free run.
+        """
+        hidden = self.reference.hidden
+        return self.evidence.tolerance * max(1.0, metrics.root_mean_square(hidden) if hidden is not None else 1.0)
 
     @cached_property
     def plain(self) -> Part:

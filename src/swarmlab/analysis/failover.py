@@ -110,8 +110,8 @@ def _judge_hidden(part: Part) -> tuple[str | None, str]:
     diff = _diff(part, part.reference)
     if diff is None:
         return None, "the hidden states cannot be compared"
-    if diff > part.evidence.tolerance:
-        return "wrong", f"hidden states differ by {diff:.2g}, more than {part.evidence.tolerance:g}"
+    if diff > part.allowed_diff:
+        return "wrong", f"hidden states differ by {diff:.2g}, more than {part.allowed_diff:.2g}"
     return "identical", f"all tokens, hidden states within {diff:.2g}"
 
 

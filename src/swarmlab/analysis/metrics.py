@@ -14,7 +14,7 @@ Array = np.ndarray
 Arrays = Mapping[str, Array]
 Tokens = list[tuple[int, ...]]  # one entry per token index, in it one id per row of the batch
 
-FAILURES = ("kill", "stop", "leave")  # faults that take a server away; restart and cont bring it back
+FAILURES = frozenset({"kill", "stop", "leave", "move"})
 
 
 def tokens_of(steps: Sequence[Row]) -> Tokens:
@@ -40,6 +40,14 @@ def identical_tokens(tokens: Tokens, reference: Tokens) -> int:
 def distinct_tokens(tokens: Tokens) -> int:
     """Distinct ids in the dullest row of the batch."""
     return min((len(set(row)) for row in zip(*tokens, strict=True)), default=0)
+
+
+def root_mean_square(values: Array) -> float:
+    """Size of an array's numbers; 0 for an empty one, and for one with a number that is not finite."""
+    if not values.size:
+        return 0.0
+    size = float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+    return size if np.isfinite(size) else 0.0
 
 
 def max_abs_diff(hidden: Array, reference: Array, *, prefix: bool = False) -> float | None:

@@ -13,11 +13,13 @@ from petals.client.routing import RemoteSequenceManager
 from swarmlab.bridge.chain import Link
 from swarmlab.bridge.flow import EventHandler
 from swarmlab.bridge.issue_patch import PatchedInferenceSession
+from swarmlab.bridge.local_session import LocalSession
+from swarmlab.bridge.models import load_plain, open_checkpoint
 from swarmlab.bridge.session import FaultTolerantSession
 from swarmlab.bridge.wire import NextServer, Payload
 from swarmlab.recovery.settings import RecoverySettings
 
-AnySession = InferenceSession | FaultTolerantSession
+AnySession = InferenceSession | FaultTolerantSession | LocalSession
 # called with (start block, end block, peer id) just before a span is sent its part of a step
 SpanHook = Callable[[int, int, str], None]
 
@@ -26,7 +28,7 @@ PETALS_SESSIONS: Mapping[str, type[InferenceSession]] = {
     "reference": InferenceSession,  # the same, in a swarm without failures
     "issue_patch": PatchedInferenceSession,
 }
-ARMS = (*PETALS_SESSIONS, "swarmlab")
+LOCAL = "plain"  # no swarm: what every arm must equal
 
 
 def open_session(
@@ -34,13 +36,17 @@ def open_session(
     manager: RemoteSequenceManager,
     max_length: int,
     *,
+    model_path: str,
     recovery: Mapping[str, Any],
     on_event: EventHandler,
 ) -> AnySession:
     """A session of ``arm``; servers are contacted at its first step.
 
+    :param model_path: folder of the checkpoint, for the plain arm
     :param recovery: RecoverySettings by name, for the swarmlab arm
     """
+    if arm == LOCAL:
+        return LocalSession(load_plain(open_checkpoint(model_path)))
     if arm == "swarmlab":
         settings = RecoverySettings(**recovery)
         return FaultTolerantSession(manager, max_length, settings=settings, on_event=on_event)
@@ -49,6 +55,8 @@ def open_session(
 
 def chain_of(session: AnySession) -> list[dict[str, Any]]:
     """The spans of a session and their servers, as they are now."""
+    if isinstance(session, LocalSession):
+        return []
     if isinstance(session, FaultTolerantSession):
         return [{"start": span.start, "end": span.end, "peer": peer} for span, peer in session.chain]
     return [
@@ -62,6 +70,8 @@ def observe_spans(session: AnySession, hook: SpanHook) -> None:
 
     For petals' sessions the class itself is observed, so use this in a process that runs one session only.
     """
+    if isinstance(session, LocalSession):
+        return
     if isinstance(session, FaultTolerantSession):
         _observe_ours(session, hook)
         return

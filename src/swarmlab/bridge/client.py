@@ -1,4 +1,4 @@
-"""A client process: runs one arm of one scenario token by token and reports everything to the orchestrator.
+"""A client process: runs one arm of one scenario and reports every step to the orchestrator.
 
 Events on the channel (JSON lines): ``ready``, ``at`` (a fault point; waits for the answer), ``step``, ``failover``,
 ``log``, ``floor``, ``error`` and, last, ``done``. All times ``at_s`` are of the system's monotonic clock, which all
@@ -17,9 +17,11 @@ import numpy as np
 import torch
 
 from swarmlab.bridge import arms
+from swarmlab.bridge.fault_points import FaultPoint
 from swarmlab.bridge.floor import measure_floors
 from swarmlab.bridge.models import decode, open_checkpoint, plain_run
 from swarmlab.bridge.session import FaultTolerantSession
+from swarmlab.bridge.workloads import Generation
 from swarmlab.channel import Channel, connect
 
 GO_S = 120.0  # longest wait at a fault point
@@ -51,62 +53,27 @@ class _LogToReporter(logging.Handler):
         self._reporter.send("log", level=record.levelname.lower(), line=record.getMessage())
 
 
-class FaultPoint:
-    """Where a scenario wants the client to wait: before a step, or before one of its requests to a span.
-
-    :param token: index of the step, 0 is the prefill
-    :param span: None for the whole step, else which span of the chain: first, middle or last
-    :param request: with ``span``: before which of the step's requests to it, from 1; a replay counts as one more
-    """
-
-    def __init__(self, token: int, span: str | None, request: int, n_blocks: int) -> None:
-        self.token, self.span, self.request = token, span, request
-        self._n_blocks, self._seen, self._passed = n_blocks, 0, False
-
-    def reached(self, token: int, place: Mapping[str, Any] | None) -> bool:
-        """Whether the client is here now, for the first time.
-
-        :param place: the span about to be asked; None at the beginning of a step
-        """
-        if self._passed or token != self.token or (self.span is None) != (place is None):
-            return False
-        if place is not None:
-            self._seen += self.span == span_role(place["start"], place["end"], self._n_blocks)
-        self._passed = place is None or self._seen == self.request
-        return self._passed
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"token": self.token, "span": self.span, "request": self.request}
-
-
-def span_role(start: int, end: int, n_blocks: int) -> str:
-    """What a span is in its chain."""
-    return "first" if start == 0 else "last" if end == n_blocks else "middle"
-
-
 def main(args: Mapping[str, Any], channel_path: str) -> int:
     """Entry of a ``client`` process.
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``prompt_ids`` [batch, tokens],
-        ``new_tokens``, ``client`` (fields of petals' ClientConfig), ``recovery`` (RecoverySettings by name),
-        ``fault_points`` [{token, span, request}], ``states_path``, ``floor_repeats``
+        ``max_length``, ``work`` (see swarmlab.bridge.workloads), ``client`` (fields of petals' ClientConfig),
+        ``recovery`` (RecoverySettings by name), ``fault_points`` [{token, span, request}], ``states_path``,
+        ``floor_repeats``
     """
     reporter = Reporter(connect(channel_path))
     logging.getLogger("petals").addHandler(_LogToReporter(reporter))
     model = load_model(args)
     reporter.send("ready")
-    run = _Run(args, model, reporter)
+    run = ClientRun(args, model, reporter)
     try:
-        with torch.inference_mode():
-            run.generate()
+        run.generate()
     except Exception as error:  # noqa: BLE001 - whatever an arm raises is its outcome
         reporter.send("error", type=type(error).__name__, message=str(error))
     run.save_states()
     if isinstance(run.session, FaultTolerantSession) and run.failovers and args["floor_repeats"]:
-        floors = measure_floors(
-            model.transformer.h.sequence_manager, run.session, run.failovers, args["floor_repeats"]
-        )
-        for floor in floors:
+        manager = model.transformer.h.sequence_manager
+        for floor in measure_floors(manager, run.session, run.failovers, args["floor_repeats"]):
             reporter.send("floor", **floor)
     reporter.send("done", text=run.text())
     run.session.close()
@@ -114,19 +81,34 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 
 
 def plain(args: Mapping[str, Any], channel_path: str) -> int:
-    """Entry of a ``client:plain`` process: the same generation by plain transformers, without the swarm."""
+    """Entry of a ``client:plain`` process: the greedy generation by transformers alone, without the swarm."""
     reporter = Reporter(connect(channel_path))
     checkpoint = open_checkpoint(args["model_path"])
     reporter.send("ready")
-    token_ids, hidden = plain_run(
-        checkpoint, np.array(args["prompt_ids"], dtype=np.int64), args["new_tokens"]
-    )
+    prompt = np.array(args["prompt_ids"], dtype=np.int64)
+    token_ids, hidden = plain_run(checkpoint, prompt, args["work"]["new_tokens"])
     for token, ids in enumerate(token_ids.T.tolist()):
         phase = "prefill" if token == 0 else "decode"
         reporter.send("step", token=token, phase=phase, seconds=None, token_ids=ids)
     save_states(Path(args["states_path"]), {"token_ids": token_ids, "hidden": hidden})
     reporter.send("done", text=decode(checkpoint, token_ids))
     return 0
+
+
+def load_model(args: Mapping[str, Any]) -> Any:
+    """The petals client model: embeddings and head are local, blocks are in the swarm."""
+    from petals import AutoDistributedModelForCausalLM
+
+    model = AutoDistributedModelForCausalLM.from_pretrained(
+        args["model_path"],
+        initial_peers=args["initial_peers"],
+        dht_prefix=args["dht_prefix"],
+        torch_dtype=torch.float32,
+        **args["client"],
+    )
+    # all arms make the same number of tokens; petals reserves caches for exactly so many
+    model.generation_config.eos_token_id = model.config.eos_token_id = None
+    return model
 
 
 def save_states(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -137,95 +119,84 @@ def save_states(path: Path, arrays: Mapping[str, Any]) -> None:
     temporary.rename(path)
 
 
-def load_model(args: Mapping[str, Any]) -> Any:
-    """The petals client model: embeddings and head are local, blocks are in the swarm."""
-    from petals import AutoDistributedModelForCausalLM
-
-    return AutoDistributedModelForCausalLM.from_pretrained(
-        args["model_path"],
-        initial_peers=args["initial_peers"],
-        dht_prefix=args["dht_prefix"],
-        torch_dtype=torch.float32,
-        **args["client"],
-    )
-
-
-class _Run:
-    """One greedy generation."""
+class ClientRun:
+    """One generation, every step of which passes through here."""
 
     def __init__(self, args: Mapping[str, Any], model: Any, reporter: Reporter) -> None:
-        self._args, self._model, self._reporter = args, model, reporter
+        self._args, self._reporter = args, reporter
         manager = model.transformer.h.sequence_manager
-        self._prompt = torch.tensor(args["prompt_ids"], dtype=torch.int64)
         self.failovers: list[dict[str, Any]] = []
-        self._token = 0
         self._points = [FaultPoint(**point, n_blocks=len(manager)) for point in args["fault_points"]]
-        self._hidden: list[torch.Tensor] = []
-        self._new_ids: list[torch.Tensor] = []
+        self._step_index, self._fed = 0, 0
+        self._hidden: list[np.ndarray] = []
+        self._predicted: list[np.ndarray] = []
+        self._sequences: np.ndarray | None = None
         self.session = arms.open_session(
             args["arm"],
             manager,
-            self._prompt.shape[1] + args["new_tokens"],
+            args["max_length"],
+            model_path=args["model_path"],
             recovery=args["recovery"],
             on_event=self._on_failover,
         )
         if any(point.span is not None for point in self._points):
             arms.observe_spans(self.session, self._before_span)
+        self._run_step, self.session.step = self.session.step, self._step
+        prompt = torch.tensor(args["prompt_ids"], dtype=torch.int64)
+        self._prompt_tokens = prompt.shape[1]
+        self._generation = Generation(model, self.session, args["work"], prompt)
 
     def generate(self) -> None:
-        """Feed the prompt, then every new token; report each step."""
-        embed, norm, head = self._model.model.embed_tokens, self._model.model.norm, self._model.lm_head
-        ids = self._prompt
-        for token in range(self._args["new_tokens"]):
-            self._token = token
-            self._wait_at_fault_points()
-            started_at_s = time.monotonic()
-            hidden = self.session.step(embed(ids))
-            self._hidden.append(hidden)
-            ids = head(norm(hidden[:, -1:])).argmax(dim=-1)
-            seconds = time.monotonic() - started_at_s
-            self._new_ids.append(ids)
-            self._reporter.send(
-                "step",
-                token=self._token,
-                phase="prefill" if self._token == 0 else "decode",
-                seconds=seconds,
-                started_at_s=started_at_s,
-                token_ids=ids[:, 0].tolist(),
-            )
+        sequences = self._generation.run()
+        self._sequences = None if sequences is None else sequences.numpy()
 
     def save_states(self) -> None:
-        """Hidden states after the last block and token ids, for the judge; whatever there is of them."""
-        token_ids = [ids.numpy() for ids in self._new_ids]
-        hidden = [part.float().numpy() for part in self._hidden]
+        """Outputs of the last block, predicted tokens and final sequences, for the judge; whatever there is."""
         # a broken arm may lose rows of the batch on the way: what has no common shape is left out
-        parts = {"token_ids": token_ids, "hidden": hidden}
+        parts = {"token_ids": self._predicted, "hidden": self._hidden}
         arrays = {
-            name: _joined(one) for name, one in parts.items() if len({part.shape[0] for part in one}) == 1
+            name: np.concatenate(one, axis=1)
+            for name, one in parts.items()
+            if len({p.shape[0] for p in one}) == 1
         }
+        if self._sequences is not None:
+            arrays["sequences"] = self._sequences
         save_states(Path(self._args["states_path"]), arrays)
 
     def text(self) -> list[str] | None:
         """The generated text of each row, if the model comes with a tokenizer."""
-        if not self._new_ids or len({ids.shape for ids in self._new_ids}) > 1:
+        if not self._predicted or len({ids.shape for ids in self._predicted}) > 1:
             return None
-        return decode(open_checkpoint(self._args["model_path"]), torch.cat(self._new_ids, dim=1).numpy())
+        return decode(open_checkpoint(self._args["model_path"]), np.concatenate(self._predicted, axis=1))
 
-    def _wait_at_fault_points(self) -> None:
+    def _step(self, inputs: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Stands in front of the session's own ``step``: waits at fault points, times, and reports."""
         for point in self._points:
-            if point.reached(self._token, None):
+            if point.reached(self._step_index, None):
                 self._reporter.pause(**point.as_dict(), chain=arms.chain_of(self.session))
+        started_at_s = time.monotonic()
+        hidden = self._run_step(inputs, *args, **kwargs)
+        seconds = time.monotonic() - started_at_s
+        ids = self._generation.predict(hidden)
+        self._hidden.append(hidden.float().numpy())
+        self._predicted.append(ids.numpy())
+        self._fed += inputs.shape[1]
+        self._reporter.send(
+            "step",
+            token=self._step_index,
+            phase="prefill" if self._fed <= self._prompt_tokens else "decode",
+            seconds=seconds,
+            token_ids=ids[:, 0].tolist(),
+        )
+        self._step_index += 1
+        return hidden
 
     def _before_span(self, start: int, end: int, peer_id: str) -> None:
         place = {"start": start, "end": end, "peer": peer_id}
         for point in self._points:
-            if point.reached(self._token, place):
+            if point.reached(self._step_index, place):
                 self._reporter.pause(**point.as_dict(), chain=[place])
 
     def _on_failover(self, event: dict[str, Any]) -> None:
         self.failovers.append(event)
-        self._reporter.send("failover", token=self._token, **event)
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts, axis=1)
+        self._reporter.send("failover", token=self._step_index, **event)

@@ -70,19 +70,26 @@ class Router:
 
         :raises NoRoute: if none appears
         """
-        retry_s = self._settings.retry_s
+        asked_at_s, retry_s = time.monotonic(), self._settings.retry_s
         view = await self._fresh_view(self._settings.view_age_s)
+        outdated = view.seen_at_s < asked_at_s
         while True:
             for last_resort in (False, True):
                 excluded = self._bans.excluded(time.monotonic(), view, last_resort=last_resort)
+                suspects = self._bans.suspects()
                 try:
-                    return cheapest_chain(view, span, need, rtt_s=self._rtt_s, excluded=excluded)
+                    return cheapest_chain(
+                        view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=suspects
+                    )
                 except NoRoute as error:
                     too_late = time.monotonic() + retry_s > deadline_s
                     if last_resort and (too_late or self._bans.forbids_all(error.avoided)):
                         raise error from None
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, self._settings.retry_max_s)
+            if outdated:
+                outdated = False  # read again at once, but only the first time
+            else:
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, self._settings.retry_max_s)
             view = await self._fresh_view(0.0)
 
     def blame(self, attempt: Attempt) -> None:

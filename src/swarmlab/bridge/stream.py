@@ -136,6 +136,7 @@ class SpanStream:
                         await P2P.send_protobuf(runtime_pb2.ExpertRequest(), self._writer)
                         await asyncio.wait({self._reading})
         finally:  # also when the goodbye is cancelled
+            self._break(Cause.BROKEN, "closed by this client")
             self._let_go()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:

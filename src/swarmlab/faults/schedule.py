@@ -36,7 +36,8 @@ class Role(StrEnum):
     LAST = "last"
 
 
-KILLED = "killed"  # as a target: the server that was killed last
+KILLED = "killed"  # as a target: the server that was taken away last
+SPARE = "spare"  # as a target: a server that holds the blocks of the last span, but is not used
 
 KEYS = {"fault", "target", "before_token", "at_span", "request", "after_s", "seconds", "to"}
 
@@ -45,7 +46,7 @@ KEYS = {"fault", "target", "before_token", "at_span", "request", "after_s", "sec
 class FaultSpec:
     """One fault of a scenario: what, to whom, and when.
 
-    :param target: a role, the name of a server, or ``killed``
+    :param target: a role, the name of a server, ``killed``, or ``spare``
     :param before_token: index from 0 of the step that finds the fault there; 0 is the (first piece of the) prompt
     :param at_span: None for before the step as a whole, else before the client asks this span of its chain
     :param request: with ``at_span``: before which of the step's requests to it, from 1 (a replay is one more)
@@ -90,7 +91,7 @@ def _parse(
     faults = [fault.value for fault in Fault]
     if entry.get("fault") not in faults:
         raise BadInput(f"{where}.fault", entry.get("fault"), ", ".join(faults))
-    targets = [*(role.value for role in Role), KILLED, *servers]
+    targets = [*(role.value for role in Role), KILLED, SPARE, *servers]
     if entry.get("target") not in targets:
         raise BadInput(f"{where}.target", entry.get("target"), ", ".join(targets))
     token, at_span, request = entry.get("before_token"), entry.get("at_span"), entry.get("request", 1)

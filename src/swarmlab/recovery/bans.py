@@ -67,6 +67,10 @@ class BanTable:
             and not _renewed(ban, peer, view, forgive_series=last_resort)
         )
 
+    def suspects(self) -> frozenset[str]:
+        """Peers whose last request failed, banned or not."""
+        return frozenset(peer for peer, ban in self._bans.items() if ban.streak)
+
     def forbids_all(self, peer_ids: Collection[str]) -> bool:
         """Whether there are such peers and none of them can ever help."""
         bans = [self._bans.get(peer_id) for peer_id in peer_ids]

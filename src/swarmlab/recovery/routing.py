@@ -19,6 +19,8 @@ HOP_OVERHEAD_S = 0.018
 DEFAULT_RTT_S = 0.3
 MAX_RTT_S = 10.0
 NO_CACHE_PENALTY_S = 10.0
+# A peer that failed and announces itself again may have done so just before it failed: better than none only.
+SUSPECT_PENALTY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,11 @@ def cheapest_chain(
     *,
     rtt_s: Mapping[str, float],
     excluded: Collection[str] = (),
+    suspects: Collection[str] = (),
 ) -> tuple[Hop, ...]:
     """The chain of serving, not excluded servers through ``span`` with the least expected time.
+
+    :param suspects: peers that failed before; used only where that costs less than ``SUSPECT_PENALTY_S``
 
     ``O(blocks^2 x servers)``; ties go to fewer hops, then to the smaller peer id, so the answer is deterministic.
 
@@ -103,6 +108,7 @@ def cheapest_chain(
                     continue
                 cost, hops, chain = best[start]
                 cost += hop_cost_s(record, end - start, need, rtt_s.get(record.peer_id))
+                cost += SUSPECT_PENALTY_S if record.peer_id in suspects else 0.0
                 options.append(
                     (cost, hops + 1, record.peer_id, (*chain, Hop(record.peer_id, Span(start, end))))
                 )

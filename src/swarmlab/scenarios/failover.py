@@ -8,7 +8,7 @@ is killed. The swarm is whole again before the next arm begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from swarmlab.bridge.models import Checkpoint, prompts
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.failover_arm import ArmRun
-from swarmlab.scenarios.failover_files import Scenario, Workload
+from swarmlab.scenarios.failover_files import Scenario
 from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 
@@ -89,19 +89,21 @@ class Failover:
             scenario=replace(scenario, faults=faults),
             arm=arm,
             history=run_dir.history,
-            args=self._client_args(swarm, scenario.workload, arm, run_dir.states_path(scenario.name, arm)),
+            args=self._client_args(swarm, scenario, arm, run_dir.states_path(scenario.name, arm)),
             deadline_s=self.deadline_s,
         ).run()
 
-    def _client_args(self, swarm: Swarm, work: Workload, arm: str, states_path: Path) -> dict[str, Any]:
+    def _client_args(self, swarm: Swarm, scenario: Scenario, arm: str, states_path: Path) -> dict[str, Any]:
+        work = scenario.workload
         return {
             "arm": arm,
             "model_path": str(self.checkpoint.path),
             "dht_prefix": self.checkpoint.dht_prefix,
             "initial_peers": swarm.initial_peers,
             "prompt_ids": prompts(self.checkpoint, work.batch, work.prompt_tokens, self.seed).tolist(),
-            "new_tokens": work.new_tokens,
-            "client": self.client,
+            "max_length": work.max_length,
+            "work": asdict(work),
+            "client": {**self.client, **scenario.client},
             "recovery": self.recovery,
             "states_path": str(states_path.resolve()),
             "floor_repeats": self.floor_repeats,
@@ -109,7 +111,13 @@ class Failover:
 
     def _spec(self, scenario: Scenario) -> SwarmSpec:
         servers = tuple(
-            ServerSpec(name, span, throughput_tps=self.throughput_tps, port=scenario.ports.get(name))
+            ServerSpec(
+                name,
+                span,
+                throughput_tps=self.throughput_tps,
+                port=scenario.ports.get(name),
+                argv=scenario.argv.get(name, ()),
+            )
             for name, span in scenario.servers.items()
         )
         return replace(self.swarm, servers=servers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from swarmlab.channel import ChannelClosed, Message
 from swarmlab.errors import SwarmFailed
 from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
 from swarmlab.faults.process import ProcessFault
-from swarmlab.faults.schedule import FaultSpec, due, resolve
+from swarmlab.faults.schedule import KILLED, SPARE, Fault, FaultSpec, Role, due, resolve
 from swarmlab.record.writer import HistoryWriter
 from swarmlab.scenarios.failover_files import Scenario
 from swarmlab.swarm.deploy import Swarm
@@ -42,6 +43,8 @@ class ArmRun:
     args: dict[str, Any]
     deadline_s: float
     _held: list[tuple[str, float, dict[str, Any]]] | None = field(default=None, init=False)
+    _fallen: list[str] = field(default_factory=list, init=False)
+    _timers: list[threading.Timer] = field(default_factory=list, init=False)
     _faults: list[Lifecycle] = field(default_factory=list, init=False)
     _tokens: int = field(default=0, init=False)
     _retries: int = field(default=0, init=False)
@@ -77,7 +80,7 @@ class ArmRun:
             for spec in self._specs
         ]
         unique = [point for index, point in enumerate(points) if point not in points[:index]]
-        kind = "client:plain" if self.arm == "plain" else "client"
+        kind = "client:plain" if self.arm == "plain" and self.scenario.workload.plainly_greedy else "client"
         child = self.swarm.spawn(kind, name, {**self.args, "fault_points": unique})
         try:
             end = follow(child.channel(CONNECT_S), self.deadline_s, self._on_event, self._at_fault_point)
@@ -93,7 +96,7 @@ class ArmRun:
             "outcomes",
             outcome=outcome,
             tokens=self._tokens,
-            tokens_expected=self.args["new_tokens"],
+            tokens_expected=self.scenario.workload.n_steps,
             error=self._error,
             elapsed_s=time.monotonic() - started_s,
             text=self._text,
@@ -163,10 +166,35 @@ class ArmRun:
         if self.scenario.chain and not self._faults and tuple(chain) != self.scenario.chain:
             raise WrongChain(f"the client uses {', '.join(chain)}, not {', '.join(self.scenario.chain)}")
         self._release()
-        for spec in due(
-            self._specs, token=message["token"], at_span=message["span"], request=message["request"]
-        ):
-            self._inject(spec, resolve(spec.target, chain) if message["span"] is None else chain[0])
+        here = {"token": message["token"], "at_span": message["span"], "request": message["request"]}
+        for spec in due(self._specs, **here):
+            target = self._target(spec, chain, is_place=message["span"] is not None)
+            if spec.fault in (Fault.KILL, Fault.STOP, Fault.LEAVE, Fault.MOVE):
+                self._fallen.append(target)
+            if spec.after_s is None:
+                self._inject(spec, target)
+            else:  # the client goes on and meets the fault, or its end, in its own time
+                timer = threading.Timer(spec.after_s, self._inject, (spec, target))
+                self._timers.append(timer)
+                timer.start()
+
+    def _target(self, spec: FaultSpec, chain: Sequence[str], *, is_place: bool) -> str:
+        """
+        :param is_place: ``chain`` is only the one server about to be asked, so that a role means that one
+        """
+        if spec.target == KILLED:
+            return self._fallen[-1]
+        if spec.target == SPARE:
+            return self._spare(chain)
+        return chain[0] if is_place and spec.target in list(Role) else resolve(spec.target, chain)
+
+    def _spare(self, chain: Sequence[str]) -> str:
+        wanted = self.swarm.servers[chain[-1]].span
+        for name, server in self.swarm.servers.items():
+            free = name not in chain and name not in self._fallen
+            if free and server.span is not None and wanted is not None and server.span.covers(wanted):
+                return name
+        raise SwarmFailed(f"{self.scenario.name}: nobody else holds blocks {wanted}")
 
     def _inject(self, spec: FaultSpec, target: str) -> None:
         server = self.swarm.servers[target]
@@ -179,7 +207,14 @@ class ArmRun:
             "span_end": span.end if span else None,
             "at_token": spec.before_token,
         }
-        fault = ProcessFault(spec.fault, target, self.swarm, lambda: self.swarm.servers[target].pgid)
+        fault = ProcessFault(
+            spec.fault,
+            target,
+            self.swarm,
+            lambda: self.swarm.servers[target].pgid,
+            seconds=spec.seconds,
+            to=spec.to,
+        )
         lifecycle = Lifecycle(fault, lambda row: self._write("faults", **row), about)
         self._faults.append(lifecycle)
         try:
@@ -191,6 +226,9 @@ class ArmRun:
 
     def _heal(self) -> None:
         """Make the swarm whole again, last fault first."""
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
         while self._faults:
             lifecycle = self._faults.pop()
             if lifecycle.failure is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from swarmlab.faults.schedule import FaultSpec, parse_faults
 from swarmlab.types import Span
 
 FOLDER = Path(__file__).resolve().parents[3] / "experiments" / "failover"
-KEYS = {"title", "set", "topology", "workload", "faults", "chain"}
+KEYS = {"title", "set", "topology", "workload", "faults", "chain", "client"}
+WORKLOADS = ("greedy", "deep_prompts", "beam_search", "two_calls")
 SERVER_NEEDS = {"name", "start", "end"}
 SERVER_KEYS = SERVER_NEEDS | {"argv", "port"}
 UNITS = 16  # topologies are written in sixteenths of the model
@@ -22,16 +24,39 @@ UNITS = 16  # topologies are written in sixteenths of the model
 
 @dataclass(frozen=True)
 class Workload:
-    """One greedy generation.
+    """One generation; the kinds are those of swarmlab.bridge.workloads.
 
     :param batch: sequences generated at once
     :param prompt_tokens: length of each prompt
     :param new_tokens: tokens to generate; the first comes from the prompt's own step
+    :param prompt_chunks: steps in which the prompt is fed
+    :param beams: for beam_search
+    :param deep_prompt_tokens: for deep_prompts
     """
 
     batch: int
     prompt_tokens: int
     new_tokens: int
+    kind: str = "greedy"
+    prompt_chunks: int = 1
+    beams: int = 1
+    deep_prompt_tokens: int = 0
+
+    @property
+    def max_length(self) -> int:
+        """Positions to reserve attention caches for."""
+        return self.prompt_tokens + self.new_tokens
+
+    @property
+    def plainly_greedy(self) -> bool:
+        """Whether transformers' own forward pass can be the reference."""
+        return self.kind == "greedy" and self.prompt_chunks == 1
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the session: the pieces of the prompt, then one per further token."""
+        # a second generate() call feeds the last token of the first one
+        return self.prompt_chunks + self.new_tokens - 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +65,8 @@ class Scenario:
 
     :param topology: name of the topology; scenarios that share one run on the same swarm, one after another
     :param servers: name and span of each server
+    :param argv: further arguments of petals' server command, by server name
+    :param client: fields of petals' ClientConfig that this scenario sets, beside those of the run
     :param ports: of servers that are to listen on a certain one
     :param chain: the servers that the client must be using when the first fault is due; empty if any will do
     """
@@ -52,6 +79,8 @@ class Scenario:
     workload: Workload
     faults: tuple[FaultSpec, ...]
     chain: tuple[str, ...] = ()
+    argv: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    client: Mapping[str, Any] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -97,8 +126,9 @@ def _parse(path: Path, topologies: Mapping[str, Any], n_blocks: int) -> Scenario
         )
     servers = _servers(f"topologies.{topology}", topologies[topology], n_blocks)
     workload = _workload(entry.get("workload"), where)
+    to_span = partial(scale, n_blocks=n_blocks)
     try:
-        faults = parse_faults(entry.get("faults", ()), list(servers), workload.new_tokens)
+        faults = parse_faults(entry.get("faults", ()), list(servers), workload.n_steps, to_span)
     except BadInput as error:
         raise BadInput(f"{where}.{error.field}", error.value, error.allowed) from None
     title, set_name = str(entry.get("title", path.stem)), str(entry.get("set", "more"))
@@ -106,8 +136,12 @@ def _parse(path: Path, topologies: Mapping[str, Any], n_blocks: int) -> Scenario
     for name in chain:
         if name not in servers:
             raise BadInput(f"{where}.chain", name, ", ".join(servers))
+    argv = {one["name"]: tuple(map(str, one.get("argv", ()))) for one in topologies[topology]}
+    client = dict(entry.get("client", {}))
     ports = {one["name"]: one["port"] for one in topologies[topology] if "port" in one}
-    return Scenario(path.stem, title, set_name, topology, servers, workload, faults, chain, ports)
+    return Scenario(
+        path.stem, title, set_name, topology, servers, workload, faults, chain, argv, client, ports
+    )
 
 
 def _servers(where: str, entries: Any, n_blocks: int) -> dict[str, Span]:
@@ -139,12 +173,17 @@ def _servers(where: str, entries: Any, n_blocks: int) -> dict[str, Span]:
 
 
 def _workload(entry: Any, where: str) -> Workload:
-    names = ("batch", "prompt_tokens", "new_tokens")
-    if not isinstance(entry, Mapping) or set(entry) != set(names):
-        raise BadInput(f"{where}.workload", entry, f"the keys {', '.join(names)}")
-    for name in names:
-        if not isinstance(entry[name], int) or entry[name] < 1:
-            raise BadInput(f"{where}.workload.{name}", entry[name], "a whole number of at least 1")
+    known = {one.name for one in fields(Workload)}
+    needed = {one.name for one in fields(Workload) if one.default is MISSING}
+    if not isinstance(entry, Mapping) or not needed <= set(entry) <= known:
+        raise BadInput(
+            f"{where}.workload", entry, f"{', '.join(sorted(needed))}; {', '.join(sorted(known - needed))}"
+        )
+    if entry.get("kind", "greedy") not in WORKLOADS:
+        raise BadInput(f"{where}.workload.kind", entry["kind"], ", ".join(WORKLOADS))
+    for name, value in entry.items():
+        if name != "kind" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise BadInput(f"{where}.workload.{name}", value, "a whole number of at least 1")
     return Workload(**entry)
 
 
