@@ -80,8 +80,8 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
             dropped = [block for block in old if block not in kept and new != old]
             assert options.safe[start] == all(seen.staying[block] > 0 for block in dropped)
             assert options.blocks_loaded[start] == load.blocks_loaded(old, new)
-            assert options.swarm_tps[start] == pytest.approx(min(plus(committed, new, rate)))
-            assert options.complete[start] == all(
+            assert options.swarm_tps(start) == pytest.approx(min(plus(committed, new, rate)))
+            assert options.completes(start) == all(
                 n + (block in new) > 0 for block, n in enumerate(seen.committed)
             )
         assert options.worth[old.start] == 0.0

@@ -34,20 +34,30 @@ class Price:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """One entry per start that the server could have.
+    """What one server could do; arrays have one entry per start.
 
     :param worth: tokens gained over the horizon, less the tokens that reloading costs; 0 for staying
     :param safe: False where the move would leave a block unserved while it lasts
-    :param swarm_tps: throughput of the weakest block after the move
-    :param complete: False where some block would still have nobody after the move
+    :param seen: the situation that this was reckoned from, and ``rate_tps`` what the server adds to a block
     """
 
     old: Span
     worth: Floats
     blocks_loaded: Floats
     safe: NDArray[np.bool_]
-    swarm_tps: Floats
-    complete: NDArray[np.bool_]
+    seen: Situation
+    rate_tps: float
+
+    def swarm_tps(self, start: int) -> float:
+        """Throughput of the weakest block with the server at ``start``."""
+        joined = self.seen.committed_tps.copy()
+        joined[start : start + self.old.length] += self.rate_tps
+        return float(joined.min())
+
+    def completes(self, start: int) -> bool:
+        """Has every block somebody with the server at ``start``?"""
+        committed = self.seen.committed
+        return bool(committed[:start].all() and committed[start + self.old.length :].all())
 
     def span(self, start: int) -> Span:
         return Span(start, start + self.old.length)
@@ -89,9 +99,7 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
         gain = reached - reached[old.start]
     lost, safe = _while_loading(seen, old, rate, starts, keeps_overlap=server.load.keeps_overlap)
     worth = gain * price.horizon_s - lost * load_s - price.per_load * mean * load_s
-    swarm_tps = _weakest(seen.committed_tps, width, rate)
-    complete = _weakest(seen.committed, width, 1) > 0
-    return Moves(old, worth, loaded, safe, swarm_tps, complete)
+    return Moves(old, worth, loaded, safe, seen, rate)
 
 
 def _while_loading(
@@ -119,14 +127,6 @@ def _while_loading(
     safe = fewest > 0
     lost[old.start], safe[old.start] = 0.0, True
     return lost, safe
-
-
-def _weakest(values: Floats | NDArray[np.int64], width: int, added: float) -> NDArray[np.float64]:
-    # For each start: the smallest value after adding to the window there.
-    windows = np.lib.stride_tricks.sliding_window_view(values, width).min(axis=1) + added
-    left = np.concatenate([[np.inf], np.minimum.accumulate(values)])[: len(windows)]
-    right = np.concatenate([np.minimum.accumulate(values[::-1])[::-1], [np.inf]])[width:]
-    return np.minimum(windows, np.minimum(left, right))
 
 
 def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:

@@ -105,7 +105,7 @@ class Swarmlab:
         options = moves(seen, server, old, self.price)
         look = _Look(view.seen_at_s, layout_of(view), server, seen, options, known)
         want = self._plan(look) if look.others < self.small_swarm else self._best_alone(look)
-        at_rest = stay(server, float(options.swarm_tps[old.start]), self.name, want.reason)
+        at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason)
         if want.target is None:
             return replace(at_rest, memory=replace(known, wish=None))
         return self._proceed(look, want.target, want.turn, at_rest)
@@ -139,7 +139,7 @@ class Swarmlab:
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
         # Spans left lately, unless the swarm stands still.
-        if look.options.swarm_tps[look.options.old.start] <= 0:
+        if look.options.swarm_tps(look.options.old.start) <= 0:
             return ()
         return tuple(item.span for item in look.known.departures if look.now_s - item.at_s < self.no_return_s)
 
@@ -162,7 +162,7 @@ class Swarmlab:
             at_rest,
             moved=True,
             target=target,
-            predicted_tps=float(options.swarm_tps[target.start]),
+            predicted_tps=options.swarm_tps(target.start),
             reason=f"{reason}; loads {int(options.blocks_loaded[target.start])} blocks",
             memory=replace(known, wish=None, departures=departures),
         )
@@ -192,12 +192,11 @@ class _Want:
 
 
 def _hindrance(options: Moves, start: int) -> str:
-    whole = options.complete[
-        options.old.start
-    ]  # in a swarm with a gap no client is served that a move could cut off
+    # in a swarm with a gap no client is served that a move could cut off
+    whole = options.completes(options.old.start)
     if whole and not options.safe[start]:
         return "nobody else serves what it would leave"
-    if not options.complete[start]:
+    if not options.completes(start):
         return "some blocks would still have nobody"
     if options.worth[start] <= 0:
         return "alone it would gain nothing"
