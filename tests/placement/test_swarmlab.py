@@ -97,6 +97,13 @@ def test_reloading_that_takes_longer_than_it_is_worth_is_not_done():
     assert "worth its cost" in slow.reason
 
 
+def test_a_plan_that_costs_more_than_it_gains_is_not_even_announced():
+    small = SwarmView(8, (*CROWD[:4], ServerRecord("z", Span(4, 8), 1.0)))
+    assert Swarmlab().reconsider(small, first(), None, RNG).reason.startswith("1 moves would raise 1 to 2")
+    slow = Swarmlab().reconsider(small, first(load=LoadCost(s_per_block=10_000.0)), None, RNG)
+    assert (slow.moved, slow.intent, slow.memory.wish) == (False, None, None)
+
+
 def test_the_only_holder_of_a_block_stays():
     lonely = SwarmView(8, (*(replace(r, span=Span(1, 5)) for r in CROWD[1:]), CROWD[0], LOPSIDED.servers[-1]))
     decision = Swarmlab(visible_after_s=0.0).reconsider(lonely, first(), None, RNG)

@@ -15,10 +15,11 @@ from swarmlab.placement.layout import block_sums
 from swarmlab.placement.optimum import cheapest_plan
 from swarmlab.placement.problem import Problem
 from swarmlab.placement.search import good_placement
+from swarmlab.placement.situation import blocks_left
 from swarmlab.types import ServerState, Span
 
 if TYPE_CHECKING:
-    from swarmlab.placement.layout import Layout
+    from swarmlab.placement.layout import Floats, Layout
     from swarmlab.placement.policy import Server
     from swarmlab.placement.situation import Situation
 
@@ -33,6 +34,7 @@ class SharedPlan:
     :param target: where it should be; its present span if others move
     :param movers: how many servers the plan moves
     :param blocks_loaded: blocks that all of them load
+    :param lost_tps: served swarm throughput missing while they load, averaged over those blocks
     :param present_tps: swarm throughput without the plan
     :param planned_tps: swarm throughput after it
     """
@@ -40,6 +42,7 @@ class SharedPlan:
     target: Span
     movers: int
     blocks_loaded: int
+    lost_tps: float
     present_tps: float
     planned_tps: float
 
@@ -69,8 +72,33 @@ def shared_plan(layout: Layout, seen: Situation, server: Server, old: Span, *, s
         server.load.keeps_overlap,
     )
     mine = starts[peers.index(server.peer_id)]
-    movers = sum(start != spans[peer][0].start for peer, start in zip(peers, starts, strict=True))
-    return SharedPlan(Span(mine, mine + old.length), movers, loaded, present_tps, planned_tps)
+    changes = [
+        (spans[peer][0], Span(start, start + spans[peer][0].length), spans[peer][1])
+        for peer, start in zip(peers, starts, strict=True)
+        if start != spans[peer][0].start
+    ]
+    served = seen.serving_tps.copy()
+    served[old.start : old.end] += spans[server.peer_id][1]
+    lost = sum(
+        server.load.blocks_loaded(was, to) * _lost_tps(served, server, was, to, rate)
+        for was, to, rate in changes
+    )
+    return SharedPlan(
+        target=Span(mine, mine + old.length),
+        movers=len(changes),
+        blocks_loaded=loaded,
+        lost_tps=lost / max(1, loaded),
+        present_tps=present_tps,
+        planned_tps=planned_tps,
+    )
+
+
+def _lost_tps(served: Floats, server: Server, old: Span, new: Span, rate: float) -> float:
+    # What the served bottleneck loses while one server goes from `old` to `new`.
+    meanwhile = served.copy()
+    for left in blocks_left(old, new) if server.load.keeps_overlap else (slice(old.start, old.end),):
+        meanwhile[left] -= rate
+    return max(0.0, float(served.min()) - max(0.0, float(meanwhile.min())))
 
 
 @lru_cache(maxsize=256)

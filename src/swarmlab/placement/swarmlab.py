@@ -115,7 +115,7 @@ class Swarmlab:
         old, load = look.options.old, look.server.load
         plan = shared_plan(look.layout, look.seen, look.server, old, share=self.good_enough)
         load_s = plan.movers * load.s_per_move + plan.blocks_loaded * load.s_per_block
-        cost = self.price.per_load * float(look.seen.committed_tps.mean()) * load_s
+        cost = (self.price.per_load * float(look.seen.committed_tps.mean()) + plan.lost_tps) * load_s
         if not plan.movers or (plan.planned_tps - plan.present_tps) * self.price.horizon_s <= cost:
             return _Want(None, 0, f"{plan.present_tps:.6g} tokens/s is about what moving is worth")
         reason = f"{plan.movers} moves would raise {plan.present_tps:.6g} to {plan.planned_tps:.6g} tokens/s"
