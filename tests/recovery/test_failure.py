@@ -67,4 +67,4 @@ def test_the_final_error_names_blocks_peers_and_reasons():
 
 
 def test_the_final_error_says_when_nobody_was_there():
-    assert "no server announces them" in str(RecoveryFailed("4:8", (), "why"))
+    assert "Tried: nobody" in str(RecoveryFailed("4:8", (), "no usable server"))

@@ -85,8 +85,10 @@ class Budget:
         if time.monotonic() > self.deadline_s:
             raise RecoveryFailed(attempt.span, tried, f"not recovered within {self._settings.recovery_s:g} s")
 
-    def exhausted(self, span: Span, error: NoRoute) -> RecoveryFailed:
-        return RecoveryFailed(str(span), tuple(self.attempts), str(error))
+    def exhausted(self, span: Span, error: NoRoute, recovery: Recovery) -> RecoveryFailed:
+        # each once: what this recovery met, the failure that began it included, and what others of the step met
+        tried = tuple(dict.fromkeys((*self.attempts, *recovery.attempts)))
+        return RecoveryFailed(str(span), tried, str(error))
 
 
 async def rebuild(
@@ -147,7 +149,7 @@ async def _route(
     try:
         return await session.router.chain(region, need, budget.deadline_s)
     except NoRoute as error:
-        raise budget.exhausted(region, error) from error
+        raise budget.exhausted(region, error, recovery) from error
     finally:
         recovery.reroute_s += time.monotonic() - started_at_s
 

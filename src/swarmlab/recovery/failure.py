@@ -71,7 +71,7 @@ class RecoveryFailed(RuntimeError):
     """
 
     def __init__(self, blocks: str, attempts: tuple[Attempt, ...], why: str) -> None:
-        tried = "; ".join(map(str, attempts[-8:])) or "nobody: no server announces them"
+        tried = "; ".join(map(str, attempts[-8:])) or "nobody"
         super().__init__(f"blocks {blocks} cannot be served: {why}. Tried: {tried}")
         self.blocks, self.attempts = blocks, attempts
 
