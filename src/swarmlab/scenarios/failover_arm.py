@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,6 +87,9 @@ class ArmRun:
             end = follow(child.channel(CONNECT_S), self.deadline_s, self._on_event, self._at_fault_point)
         except (ChannelClosed, TimeoutError) as error:
             end, self._error = End.LOST, f"the client process did not start: {error}"
+        except BaseException:
+            self._faults.clear()  # whoever ends the run tears the swarm down: nothing is left to heal
+            raise
         finally:
             self.swarm.kill_child(child)
             child.close()
@@ -186,7 +190,7 @@ class ArmRun:
             return self._fallen[-1]
         if spec.target == SPARE:
             return self._spare(chain)
-        return chain[0] if is_place and spec.target in list(Role) else resolve(spec.target, chain)
+        return chain[0] if is_place and spec.target in list(Role) else self._resolve(spec.target, chain)
 
     def _spare(self, chain: Sequence[str]) -> str:
         wanted = self.swarm.servers[chain[-1]].span
@@ -195,6 +199,12 @@ class ArmRun:
             if free and server.span is not None and wanted is not None and server.span.covers(wanted):
                 return name
         raise SwarmFailed(f"{self.scenario.name}: nobody else holds blocks {wanted}")
+
+    def _resolve(self, target: str, chain: Sequence[str]) -> str:
+        try:
+            return resolve(target, chain)
+        except ValueError as error:
+            raise SwarmFailed(f"{self.scenario.name} / {self.arm}: {error}") from None
 
     def _inject(self, spec: FaultSpec, target: str) -> None:
         server = self.swarm.servers[target]
@@ -225,15 +235,26 @@ class ArmRun:
             pass  # recorded; the judge will not call this run a pass
 
     def _heal(self) -> None:
-        """Make the swarm whole again, last fault first."""
+        """Make the swarm whole again, last fault first.
+
+        :raises SwarmFailed: if a server stays broken
+        """
         for timer in self._timers:
             timer.cancel()
             timer.join()
+        broken: list[str] = []
         while self._faults:
             lifecycle = self._faults.pop()
-            if lifecycle.failure is None:
-                lifecycle.heal()
-            lifecycle.cleanup()
+            with suppress(FaultFailed):  # recorded, and cleanup tries again
+                if lifecycle.failure is None:
+                    lifecycle.heal()
+            try:
+                lifecycle.cleanup()
+            except FaultFailed as error:
+                broken.append(str(error))
+        if broken:
+            about = f"{self.scenario.name} / {self.arm}"
+            raise SwarmFailed(f"{about}: the swarm is not whole again: {'; '.join(broken)}")
 
     def _names(self, chain: Sequence[Mapping[str, Any]]) -> list[str]:
         """Names of the servers that a client says it uses."""

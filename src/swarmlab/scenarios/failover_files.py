@@ -102,6 +102,8 @@ def load_scenarios(wanted: str | Sequence[str], n_blocks: int, folder: Path = FO
             if name not in paths:
                 raise BadInput("scenarios", name, f"default, all, or some of {', '.join(paths)}")
         chosen = [_parse(paths[name], topologies, n_blocks) for name in dict.fromkeys(names)]
+    if not chosen:
+        raise BadInput("scenarios", wanted, f"some of {', '.join(paths) or 'the files in ' + str(folder)}")
     order = list(topologies)
     return tuple(sorted(chosen, key=lambda one: order.index(one.topology)))
 

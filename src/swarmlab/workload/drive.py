@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -44,16 +45,13 @@ def follow(
             arrived_s = time.monotonic()
             at_fault_point(message)
             until_s += time.monotonic() - arrived_s
-            channel.send({"go": True})
+            with suppress(ChannelClosed):  # it died while it waited: the next read says so
+                channel.send({"go": True})
             continue
         on_event(message)
         raised = raised or message["event"] == "error"
         if message["event"] == "done":
             return End.EXCEPTION if raised else End.DONE
-
-
-def is_step(message: Message) -> bool:
-    return message["event"] == "step"
 
 
 def step_row(message: Message, retries: int) -> dict[str, Any]:
