@@ -207,6 +207,27 @@ def test_too_little_memory(command, monkeypatch):
     refused(command(EXP), "swarm.servers", "6 servers, about ", "the 1.0 GiB of memory available")
 
 
+def test_a_models_folder_that_cannot_be_written(command):
+    refused(
+        command(EXP, "models_dir=/proc/models"),
+        "models_dir",
+        "'/proc/models'",
+        "a folder that can be written",
+    )
+
+
+def test_a_long_error_of_an_arm_is_shortened_between_words(command, monkeypatch):
+    error = "AssertionError: Broken input cache: " + "word " * 100
+    monkeypatch.setattr(
+        Failover, "run", lambda _self, _dir, progress: progress.end("s", "petals", "exception", error)
+    )
+    (line,) = [one for one in command(EXP).out.splitlines() if one.startswith("s / petals")]
+    assert "exception" in line
+    assert "Broken input cache: word" in line
+    assert line.endswith(" word ...")
+    assert len(line) < 200
+
+
 @pytest.mark.parametrize("parent", ["/proc", "/dev/null"])
 def test_a_results_folder_that_cannot_be_written(command, parent):
     refused(command(EXP, f"results_dir={parent}/runs"), "results_dir", parent, "a folder that can be written")

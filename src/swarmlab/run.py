@@ -130,7 +130,7 @@ def show(path: Path, progress: ConsoleProgress) -> int:
     progress.say(f"run folder: {path}")
     try:
         for figure in draw_run(path):
-            progress.say(f"figure:     {figure}")
+            progress.say(f"figure:     {path / 'figures' / figure.name}")
     except BadInput as error:  # it was the run that gave nothing to draw, not the user
         progress.say(f"no figure: {error}")
     return summary.exit_code

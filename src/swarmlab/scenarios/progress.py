@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Self
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+DETAIL_CHARACTERS = 120
 COLOURS = {
     "online": "green",
     "dead": "red",
@@ -67,7 +69,8 @@ class ConsoleProgress:
         self._bar.update(self._task, description=escape(f"{scenario} / {arm}"))
 
     def end(self, scenario: str, arm: str, outcome: str, detail: str) -> None:
-        self._line(f"[bold]{escape(f'{scenario} / {arm}'):<38}[/]", outcome, detail)
+        shown = textwrap.shorten(detail, DETAIL_CHARACTERS, placeholder=" ...")  # whole in the record
+        self._line(f"[bold]{escape(f'{scenario} / {arm}'):<38}[/]", outcome, shown)
         self._bar.advance(self._task)
 
     def say(self, text: str) -> None:

@@ -90,7 +90,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         draft.mkdir(parents=True)
     except OSError as error:
         allowed = f"a folder that can be written ({error.strerror})"
-        raise BadInput("model.root", str(target.parent), allowed) from None
+        raise BadInput("models_dir", str(target.parent), allowed) from None
     try:
         yield draft
         try:
