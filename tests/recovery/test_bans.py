@@ -48,7 +48,9 @@ def test_a_peer_that_goes_on_failing_sits_out_bans_that_double(bans):
         assert bans.excluded(now_s + length_s, view(a=10), last_resort=True) == frozenset()
         now_s += length_s
     assert bans.excluded(now_s - 1, view(a=99)) == {"a"}  # announcing itself is not enough any more ...
-    assert bans.excluded(now_s - 1, view(a=99), last_resort=True) == frozenset()  # ... unless nobody else is there
+    assert (
+        bans.excluded(now_s - 1, view(a=99), last_resort=True) == frozenset()
+    )  # ... unless nobody else is there
 
 
 def test_thousands_of_failures_are_still_a_bounded_ban(bans):
@@ -67,7 +69,7 @@ def test_success_ends_the_series(bans):
 
 
 def test_a_busy_peer_is_asked_again_soon(bans):
-    bans.busy("a", 100.0)
+    bans.busy("a", 100.0, SETTINGS.busy_s)
     assert bans.excluded(101.9, view(a=10), last_resort=True) == {"a"}
     assert bans.excluded(102.0, view(a=10)) == frozenset()
 
@@ -88,5 +90,5 @@ def test_forbids_all_only_if_nobody_can_ever_help(bans):
     bans.forbid("a")
     assert bans.forbids_all(["a"])
     assert not bans.forbids_all(["a", "b"])
-    bans.busy("b", 0.0)
+    bans.busy("b", 0.0, SETTINGS.busy_s)
     assert not bans.forbids_all(["a", "b"])

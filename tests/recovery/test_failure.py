@@ -12,6 +12,7 @@ from swarmlab.recovery.failure import (
     PeerFailed,
     RecoveryFailed,
     cause_of,
+    cause_of_dial,
     is_permanent,
 )
 
@@ -68,3 +69,28 @@ def test_the_final_error_names_blocks_peers_and_reasons():
 
 def test_the_final_error_says_when_nobody_was_there():
     assert "Tried: nobody" in str(RecoveryFailed("4:8", (), "no usable server"))
+
+
+DIAL = "Connect failed. msg=failed to dial: failed to dial QmPeer: all dials failed\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (DIAL + "  * [/ip4/127.0.0.1/tcp/20316] dial backoff", Cause.BACKOFF),
+        (
+            DIAL + "  * [/ip4/127.0.0.1/tcp/20316] dial tcp4 127.0.0.1:20316: connect: connection refused",
+            Cause.UNREACHABLE,
+        ),
+        (
+            DIAL
+            + "  * [/ip4/10.0.0.1/tcp/1] dial backoff\n  * [/ip4/127.0.0.1/tcp/1] connect: connection refused",
+            Cause.UNREACHABLE,
+        ),
+        ("no connection within 5 s", Cause.UNREACHABLE),
+        ("protocol not supported", Cause.STALE),
+    ],
+)
+def test_only_a_peer_that_was_really_dialled_is_unreachable(message, cause):
+    """Fault 26: libp2p itself refuses to dial a peer for some seconds; that is not the peer's failure."""
+    assert cause_of_dial(message) is cause

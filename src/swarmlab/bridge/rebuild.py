@@ -13,6 +13,7 @@ from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.bridge.stream import SpanStream
 from swarmlab.recovery.failure import (
+    PASSING,
     Attempt,
     Cause,
     PeerFailed,
@@ -80,8 +81,9 @@ class Budget:
         tried = tuple(self.attempts)
         if is_permanent(tried):
             raise RequestRejected(f"servers refuse the request itself: {attempt.detail}")
-        if len(tried) >= self._settings.attempts:
-            raise RecoveryFailed(attempt.span, tried, f"{len(tried)} attempts failed")
+        n_failed = sum(one.cause not in PASSING for one in tried)
+        if n_failed >= self._settings.attempts:
+            raise RecoveryFailed(attempt.span, tried, f"{n_failed} attempts failed")
         if time.monotonic() > self.deadline_s:
             raise RecoveryFailed(attempt.span, tried, f"not recovered within {self._settings.recovery_s:g} s")
 

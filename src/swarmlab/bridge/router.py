@@ -23,7 +23,7 @@ from petals.utils.ping import ping_parallel
 
 from swarmlab.bridge.snapshot import read_records, view_from_records
 from swarmlab.recovery.bans import BanTable
-from swarmlab.recovery.failure import Attempt, Cause, PeerFailed
+from swarmlab.recovery.failure import PASSING, Attempt, Cause, PeerFailed
 from swarmlab.recovery.routing import Hop, Need, NoRoute, cheapest_chain
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
@@ -98,14 +98,18 @@ class Router:
             return
         self._blamed[attempt.peer_id] = attempt
         now_s = time.monotonic()
-        if attempt.cause is Cause.BUSY:
-            self._bans.busy(attempt.peer_id, now_s)
+        if attempt.cause in PASSING:
+            self._bans.busy(attempt.peer_id, now_s, self._aside_s(attempt.cause))
         elif attempt.cause is Cause.STALE:
             self._bans.stale(attempt.peer_id, now_s, self._view)
         elif attempt.cause is Cause.UNABLE:
             self._bans.forbid(attempt.peer_id)
-        elif attempt.cause is not Cause.RENEWED:
+        else:
             self._bans.failed(attempt.peer_id, now_s, self._view)
+
+    def _aside_s(self, cause: Cause) -> float:
+        """How long to leave a server alone that is not to blame."""
+        return {Cause.BUSY: self._settings.busy_s, Cause.BACKOFF: self._settings.backoff_s}.get(cause, 0.0)
 
     def praise(self, peer_id: str) -> None:
         """``peer_id`` has done what was asked: an end to its series of failures."""

@@ -16,7 +16,7 @@ from hivemind.p2p import P2P, PeerID
 from hivemind.proto import runtime_pb2
 from petals.server.handler import TransformerConnectionHandler
 
-from swarmlab.recovery.failure import Cause, PeerFailed, cause_of
+from swarmlab.recovery.failure import Cause, PeerFailed, cause_of, cause_of_dial
 from swarmlab.types import Span
 
 _HANDLER = "rpc_inference"
@@ -58,7 +58,7 @@ class SpanStream:
     ) -> SpanStream:
         """Open a stream; nothing is sent yet, so the server allocates nothing.
 
-        :raises PeerFailed: UNREACHABLE, blaming this peer, if that takes longer than ``timeout_s`` or is refused
+        :raises PeerFailed: blaming this peer, if that takes longer than ``timeout_s`` or is refused
         """
         name = TransformerConnectionHandler._get_handle_name(None, _HANDLER)
         opening = asyncio.ensure_future(p2p.call_binary_stream_handler(peer_id, name))
@@ -71,8 +71,7 @@ class SpanStream:
         except Exception as error:
             _close_when_open(opening)
             text = str(error) or f"no connection within {timeout_s:g} s"
-            cause = Cause.STALE if cause_of(text) is Cause.STALE else Cause.UNREACHABLE
-            raise PeerFailed(peer_id.to_base58(), str(span), cause, text) from error
+            raise PeerFailed(peer_id.to_base58(), str(span), cause_of_dial(text), text) from error
         return cls(peer_id, span, reader, writer, on_broken)
 
     @property

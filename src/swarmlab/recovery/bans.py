@@ -43,9 +43,10 @@ class BanTable:
             now_s + self._settings.ban_max_s, self._streak(peer_id), True, _expiry(view, peer_id)
         )
 
-    def busy(self, peer_id: str, now_s: float) -> None:
-        """``peer_id`` has no free cache: not to blame, ask again soon."""
-        self._bans[peer_id] = _Ban(now_s + self._settings.busy_s, self._streak(peer_id), False)
+    def busy(self, peer_id: str, now_s: float, aside_s: float) -> None:
+        """``peer_id`` cannot be used at the moment and is not to blame: ask again in ``aside_s``."""
+        if aside_s > 0:
+            self._bans[peer_id] = _Ban(now_s + aside_s, self._streak(peer_id), False)
 
     def forbid(self, peer_id: str) -> None:
         """``peer_id`` can never do what this session needs."""

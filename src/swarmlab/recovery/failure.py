@@ -14,6 +14,9 @@ class Cause(StrEnum):
     UNREACHABLE = "unreachable"  # no stream could be opened
     HUNG = "hung"  # no reply in time, and no answer to a probe
     STUCK = "stuck"  # answers probes but not the request
+    BACKOFF = (
+        "backoff"  # our own libp2p refuses to dial it so soon after a dial that failed (up to about 8 s)
+    )
     BUSY = "busy"  # has no free attention cache now
     STALE = "stale"  # does not serve the blocks that its record names
     UNABLE = "unable"  # its limits are below what the session needs
@@ -35,6 +38,19 @@ _TEXTS = (
         Cause.STALE,
     ),
 )
+
+
+# Causes that pass by themselves: they say nothing against the server and do not count as failed attempts.
+PASSING = (Cause.BACKOFF, Cause.BUSY, Cause.RENEWED)
+
+
+def cause_of_dial(message: str) -> Cause:
+    """Classify the error text of a stream that could not be opened."""
+    if cause_of(message) is Cause.STALE:
+        return Cause.STALE
+    # libp2p lists the error of each address it tried: in backoff, none was really dialled
+    tried = re.findall(r"^\s*\* \[.*?\] (.*)$", message, re.MULTILINE)
+    return Cause.BACKOFF if tried and all("dial backoff" in one for one in tried) else Cause.UNREACHABLE
 
 
 def cause_of(message: str) -> Cause:

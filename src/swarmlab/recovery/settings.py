@@ -20,6 +20,7 @@ class RecoverySettings:
     :param ban_s: a peer that failed is avoided this long, doubling with each failure in a row
     :param ban_max_s: the longest ban
     :param busy_s: a peer without free cache is set aside this long; it is not to blame
+    :param backoff_s: a peer that our own libp2p does not dial yet is set aside this long
     :param alloc_s: how long a server may queue our cache allocation before it answers "busy"
     :param replay_tokens: most tokens (batch times positions) in one request; petals refuses more than 2,048
     :param suspect_floor_s: a reply later than this is suspicious at the earliest
@@ -44,6 +45,7 @@ class RecoverySettings:
     ban_s: float = 5.0
     ban_max_s: float = 120.0
     busy_s: float = 2.0
+    backoff_s: float = 0.5
     alloc_s: float = 2.0
     replay_tokens: int = 1024
     suspect_floor_s: float = 0.5
