@@ -4,7 +4,7 @@ from rich.console import Console
 
 from swarmlab.analysis.checks import Finding, Verdict, assume
 from swarmlab.analysis.failover import measure, summarise
-from swarmlab.analysis.tables import comparison_table, findings_table
+from swarmlab.analysis.tables import comparison_table, findings_table, times
 from tests.analysis.histories import default_run
 
 
@@ -38,3 +38,7 @@ def test_findings_show_assumptions_first_and_survive_markup_in_messages():
     text = printed(findings_table(findings))
     assert "[/red] x[0]" in text
     assert text.index("UNKNOWN") < text.index("FAILS")
+
+
+def test_thousands_of_floors_fit_their_column():
+    assert [times(value) for value in (1143.26, 2.94, None)] == ["1143", "2.9", "-"]
