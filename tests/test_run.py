@@ -20,7 +20,7 @@ import yaml
 
 from swarmlab import run
 from swarmlab.bridge.models import ensure_model
-from swarmlab.errors import SwarmFailed
+from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.record.load import load_run
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER
@@ -307,14 +307,19 @@ def test_a_multirun_runs_every_job_and_the_worst_decides(command, monkeypatch):
     assert not Path("outputs").exists()
 
 
-def test_a_swarm_that_fails_is_told_with_its_reason(command, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [SwarmFailed("server a1 ended with status 1"), BadInput("server a1", 1, "2")]
+)
+def test_a_swarm_that_fails_is_told_with_its_reason(command, monkeypatch, error):
+    """Also when what was checked before the start is no longer so: something was started, so it is no bad input."""
+
     def fail(*_):
-        raise SwarmFailed("server a1 ended with status 1")
+        raise error
 
     monkeypatch.setattr(Failover, "run", fail)
     result = command(EXP)
     assert result.code == 1
-    assert "The swarm failed: server a1 ended with status 1" in result.out
+    assert f"The swarm failed: {error}" in result.out
     (path,) = Path("results/runs/failover").glob("2*")
     info = load_run(path).info
     assert info["status"] == "failed"

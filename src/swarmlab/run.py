@@ -48,17 +48,14 @@ def failover(settings: RunSettings) -> Failover:
     scenarios = load_scenarios(settings.scenarios, checkpoint.n_blocks, folder)
     swarm = asdict(settings.swarm)
     throughput_tps, argv = swarm.pop("throughput_tps"), tuple(swarm.pop("argv"))
-    torch_dtype = settings.swarm.torch_dtype
     stored_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
+    held_bytes = stored_bytes * ITEM_BYTES[settings.swarm.torch_dtype] // ITEM_BYTES[checkpoint.dtype]
     spec = SwarmSpec(
         checkpoint.path,
         checkpoint.dht_prefix,
         checkpoint.n_blocks,
         (),
-        block_bytes=stored_bytes
-        * ITEM_BYTES[torch_dtype]
-        // ITEM_BYTES[checkpoint.dtype]
-        // checkpoint.n_blocks,
+        block_bytes=held_bytes // checkpoint.n_blocks,
         argv=argv,
         **swarm,
     )
@@ -117,7 +114,10 @@ def execute(
             f"Interrupted ({_signal_of(leaving).name}), and the swarm is gone; what was recorded is in {run_dir.path}"
         )
         return 128 + _signal_of(leaving)
-    except SwarmFailed as error:
+    except (
+        SwarmFailed,
+        BadInput,
+    ) as error:  # something that was right at the start no longer is, such as memory
         progress.say(f"The swarm failed: {error}\nWhat was recorded is in {run_dir.path}")
         return EXIT_FAILED
     return show(run_dir.path, progress)
@@ -156,9 +156,8 @@ def ended_by_signals() -> Iterator[None]:
 
 def _signal_of(leaving: BaseException) -> signal.Signals:
     """Which signal ended the run."""
-    if isinstance(leaving, SystemExit) and isinstance(leaving.code, int):
-        return signal.Signals(leaving.code - 128)
-    return signal.SIGINT
+    code = leaving.code if isinstance(leaving, SystemExit) else None
+    return signal.Signals(code - 128) if isinstance(code, int) else signal.SIGINT
 
 
 def main() -> None:

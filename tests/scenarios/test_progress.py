@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 
 import pytest
 from rich.console import Console
 
-from swarmlab.scenarios.progress import ConsoleProgress
+from swarmlab.scenarios.progress import ConsoleProgress, QuietConsole
 
 PATH = "/a/long/folder" * 12 + "/server.log"
 
@@ -53,3 +54,21 @@ def test_a_log_file_gets_one_line_per_event_and_nothing_else(show):
     lines = show(terminal=False).splitlines()
     assert [line.split()[0] for line in lines] == ["swarm", "s", "see"]
     assert all("\x1b" not in line for line in lines)
+
+
+def test_a_reader_that_leaves_does_not_end_the_run():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe, ConsoleProgress(2, QuietConsole(file=pipe)) as progress:
+        for _ in range(2):
+            progress.on_state("a1", "dead", "x" * 100_000)
+            progress.say("and so on")
+    assert progress.console.quiet
+
+
+def test_a_terminal_that_was_closed_does_not_end_the_run():
+    class Closed(io.StringIO):
+        def write(self, _text):
+            raise OSError(5, "Input/output error")
+
+    ConsoleProgress(2, Console(file=Closed())).say("is anybody there?")

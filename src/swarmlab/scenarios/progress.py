@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from typing import Self
+from contextlib import suppress
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -28,6 +30,16 @@ COLOURS = {
 }
 
 
+class QuietConsole(Console):
+    """Falls silent when whoever read the output has left (``| head``); the run goes on and is recorded."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())  # what is still buffered goes there when the process ends
+        os.close(nowhere)
+
+
 class ConsoleProgress:
     """Lines for what has happened, and below them a bar with an estimate.
 
@@ -35,7 +47,7 @@ class ConsoleProgress:
     """
 
     def __init__(self, total: int, console: Console | None = None) -> None:
-        self.console = console or Console()
+        self.console = console or QuietConsole()
         columns = (
             BarColumn(),
             MofNCompleteColumn(),
@@ -74,13 +86,13 @@ class ConsoleProgress:
         self._bar.advance(self._task)
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._print(text, markup=False)
 
     def _line(self, head: str, state: str, detail: str) -> None:
         colour = COLOURS.get(state, "cyan")
         first_line = detail.splitlines()[0] if detail else ""
-        self.console.print(
-            f"{head} [{colour}]{escape(state):<10}[/] [dim]{escape(first_line)}[/]",
-            highlight=False,
-            soft_wrap=True,
-        )
+        self._print(f"{head} [{colour}]{escape(state):<10}[/] [dim]{escape(first_line)}[/]")
+
+    def _print(self, text: str, **options: Any) -> None:
+        with suppress(OSError):  # a terminal that was closed
+            self.console.print(text, highlight=False, soft_wrap=True, **options)
