@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from swarmlab.analysis.evidence import Evidence
-from swarmlab.analysis.plots import failover_figure
 from swarmlab.errors import BadInput
+from swarmlab.judges.registry import judge_of
 from swarmlab.record.load import DamagedRun, Run, load_run, write_tables
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from types import ModuleType
 
-    import numpy as np
     from matplotlib.figure import Figure
 
 RESULTS = Path("results")
-# What a figure of the experiment is drawn from; only this much of a run is published.
-FIGURE_KINDS = {"failover": ("steps", "faults", "failovers", "floors", "outcomes")}
 DOTS_PER_INCH = 150
 
 
@@ -37,8 +33,7 @@ def draw_run(run_dir: Path | str, folder: Path | None = None) -> list[Path]:
         summary = run.summary()
         if not summary or not summary["scenarios"]:
             raise BadInput("run_dir", str(run_dir), "a run that was judged: python -m swarmlab.check RUN_DIR")
-        draw = _drawing(run)
-        figure = draw(run, summary)
+        figure = _drawing(run).draw(run, summary)
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"an undamaged run; {error}") from error
     target = folder or run.path / "figures"
@@ -55,9 +50,9 @@ def publish(run_dir: Path | str, results: Path = RESULTS) -> Path:
     summary = run.summary()
     if summary is None:
         raise BadInput("run_dir", str(run_dir), "a run that was judged: python -m swarmlab.check RUN_DIR")
-    _drawing(run)
+    judging = _drawing(run)
     target = results / "tables" / run.info["exp"]
-    write_tables(run, target / "tables", FIGURE_KINDS[run.info["exp"]])
+    write_tables(run, target / "tables", judging.FIGURE_KINDS)
     # The command line names folders of the machine; the overrides say what was asked for.
     write_json(
         target / "run.json", {name: value for name, value in run.info.items() if name not in ("argv", "pid")}
@@ -109,23 +104,15 @@ def _redraw(source: str, results: Path, *, first_publish: bool) -> list[Path]:
     )
 
 
-def _drawing(run: Run) -> Callable[[Run, dict[str, Any]], Figure]:
-    drawings = {"failover": _draw_failover}
-    if run.info["exp"] not in drawings:
-        raise BadInput("run_dir", run.info["exp"], f"a run of {', '.join(drawings)}")
-    return drawings[run.info["exp"]]
+def _drawing(run: Run) -> ModuleType:
+    """The judge of the run's experiment, if it draws.
 
-
-def _draw_failover(run: Run, summary: dict[str, Any]) -> Figure:
-    @cache
-    def states(scenario: str, arm: str) -> dict[str, np.ndarray] | None:
-        try:
-            return run.states(scenario, arm)
-        except DamagedRun:
-            return None  # the tokens are in the history, too
-
-    evidence = Evidence({kind: run.history(kind) for kind in FIGURE_KINDS["failover"]}, states)
-    return failover_figure(evidence, summary["scenarios"], run.info)
+    :raises BadInput: if there is none
+    """
+    judging = judge_of(run.info["exp"])
+    if not hasattr(judging, "draw"):
+        raise BadInput("run_dir", run.info["exp"], "a run of an experiment with a figure")
+    return judging
 
 
 def _save(figure: Figure, path: Path) -> Path:

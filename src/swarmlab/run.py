@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,61 +20,15 @@ from omegaconf import DictConfig
 
 from swarmlab import check
 from swarmlab import settings as run_settings
-from swarmlab.bridge.models import ensure_model
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.figures import draw_run
 from swarmlab.record.rundir import RunDir
-from swarmlab.scenarios.failover import Failover
-from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
-from swarmlab.scenarios.failover_plan import clients_of, describe
 from swarmlab.scenarios.progress import ConsoleProgress
+from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
-from swarmlab.swarm.spec import SwarmSpec
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst decides
-
-
-def failover(settings: RunSettings) -> Failover:
-    """The failover experiment that the settings describe, checked.
-
-    :raises BadInput: before anything is started
-    """
-    model = settings.model
-    checkpoint = ensure_model(model.path or model.name, settings.models_dir, model.n_blocks, model.seed)
-    folder = Path(settings.scenarios_dir) if settings.scenarios_dir else FOLDER
-    scenarios = load_scenarios(settings.scenarios, checkpoint.n_blocks, folder)
-    swarm = asdict(settings.swarm)
-    throughput_tps, argv = swarm.pop("throughput_tps"), tuple(swarm.pop("argv"))
-    stored_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
-    held_bytes = stored_bytes * ITEM_BYTES[settings.swarm.torch_dtype] // ITEM_BYTES[checkpoint.dtype]
-    spec = SwarmSpec(
-        checkpoint.path,
-        checkpoint.dht_prefix,
-        checkpoint.n_blocks,
-        (),
-        block_bytes=held_bytes // checkpoint.n_blocks,
-        argv=argv,
-        **swarm,
-    )
-    experiment = Failover(
-        checkpoint=checkpoint,
-        scenarios=scenarios,
-        arms=settings.arms,
-        swarm=spec,
-        throughput_tps=throughput_tps,
-        client=settings.client.as_petals(),
-        recovery=asdict(settings.recovery_settings()),
-        deadline_s=settings.deadline_s,
-        floor_repeats=settings.floor_repeats,
-        seed=settings.seed,
-    )
-    experiment.check()
-    return experiment
-
-
-EXPERIMENTS: dict[str, Callable[[RunSettings], Failover]] = {"failover": failover}
 
 
 def execute(
@@ -86,7 +39,7 @@ def execute(
     :returns: the exit code
     :raises BadInput: before anything is started
     """
-    experiment = EXPERIMENTS[settings.experiment](settings)
+    experiment = build(settings)
     run_dir = RunDir.create(
         settings.results_dir,
         settings.experiment,
@@ -94,14 +47,14 @@ def execute(
         argv=argv,
         overrides=overrides,
         seed=settings.seed,
-        world="real",
+        world=experiment.world,
         arms=settings.arms,
-        model={"id": experiment.checkpoint.model_id, "hash": experiment.checkpoint.sha256},
+        model=experiment.model,
         device=settings.swarm.device,
     )
-    run_dir.update(scenarios=[scenario.name for scenario in experiment.scenarios])
-    progress = ConsoleProgress(total=len(experiment.scenarios) * len(clients_of(experiment)))
-    progress.say(f"{describe(experiment)}\nrun folder: {run_dir.path}")
+    run_dir.update(scenarios=list(experiment.parts))
+    progress = ConsoleProgress(total=experiment.n_units)
+    progress.say(f"{experiment.describe()}\nrun folder: {run_dir.path}")
     try:
         with run_dir, progress, ended_by_signals():
             try:

@@ -11,25 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
 from swarmlab.bridge.models import Checkpoint, prompts
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios import failover_plan
+from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.failover_arm import ArmRun
 from swarmlab.scenarios.failover_files import Scenario
 from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 
 REFERENCE, PLAIN = "reference", "plain"
-
-
-class Progress(Protocol):
-    """What the run tells whoever watches."""
-
-    def on_state(self, name: str, state: str, detail: str) -> None: ...
-    def begin(self, scenario: str, arm: str) -> None: ...
-    def end(self, scenario: str, arm: str, outcome: str, detail: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,34 @@ class Failover:
     deadline_s: float
     floor_repeats: int
     seed: int
+
+    world: Literal["real"] = "real"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return {"id": self.checkpoint.model_id, "hash": self.checkpoint.sha256}
+
+    @property
+    def parts(self) -> list[str]:
+        return [scenario.name for scenario in self.scenarios]
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Who runs each scenario, in this order: two references, then the arms."""
+        return (REFERENCE, PLAIN, *self.arms)
+
+    @property
+    def n_units(self) -> int:
+        return len(self.scenarios) * len(self.clients)
+
+    def describe(self) -> str:
+        return failover_plan.describe(
+            model=f"{self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks",
+            scenarios=self.parts,
+            topologies=list(dict.fromkeys(scenario.topology for scenario in self.scenarios)),
+            clients=self.clients,
+            deadline_s=self.deadline_s,
+        )
 
     def check(self) -> None:
         """
@@ -77,7 +99,7 @@ class Failover:
             note = _server_rows(run_dir, progress)
             with deploy(self._spec(scenarios[0]), run_dir.path, on_state=note) as swarm:
                 for scenario in scenarios:
-                    for arm in (REFERENCE, PLAIN, *self.arms):
+                    for arm in self.clients:
                         progress.begin(scenario.name, arm)
                         outcome, detail = self._run_arm(swarm, scenario, arm, run_dir)
                         progress.end(scenario.name, arm, outcome, detail)

@@ -1,0 +1,19 @@
+"""Which module judges which experiment."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from swarmlab.errors import BadInput
+from swarmlab.judges import failover
+
+JUDGES: dict[str, ModuleType] = {"failover": failover}
+
+
+def judge_of(exp: str) -> ModuleType:
+    """
+    :raises BadInput: if nobody judges this experiment
+    """
+    if exp not in JUDGES:
+        raise BadInput("run_dir", exp, f"a run of {', '.join(JUDGES)}")
+    return JUDGES[exp]

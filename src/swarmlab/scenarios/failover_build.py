@@ -1,0 +1,64 @@
+"""Builds +exp=failover from the settings of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from swarmlab.bridge.models import Checkpoint, ensure_model
+from swarmlab.scenarios.failover import Failover
+from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
+from swarmlab.settings import RunSettings
+from swarmlab.swarm.spec import SwarmSpec
+
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def build_failover(settings: RunSettings) -> Failover:
+    """The failover experiment that the settings describe, checked.
+
+    :raises BadInput: before anything is started
+    """
+    checkpoint = checkpoint_of(settings)
+    folder = Path(settings.scenarios_dir) if settings.scenarios_dir else FOLDER
+    experiment = Failover(
+        checkpoint=checkpoint,
+        scenarios=load_scenarios(settings.scenarios, checkpoint.n_blocks, folder),
+        arms=settings.arms,
+        swarm=swarm_spec(settings, checkpoint),
+        throughput_tps=settings.swarm.throughput_tps,
+        client=settings.client.as_petals(),
+        recovery=asdict(settings.recovery_settings()),
+        deadline_s=settings.deadline_s,
+        floor_repeats=settings.floor_repeats,
+        seed=settings.seed,
+    )
+    experiment.check()
+    return experiment
+
+
+def checkpoint_of(settings: RunSettings) -> Checkpoint:
+    """The model of a run, generated if it can be.
+
+    :raises BadInput: if it is not there or not usable
+    """
+    model = settings.model
+    return ensure_model(model.path or model.name, settings.models_dir, model.n_blocks, model.seed)
+
+
+def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
+    """The swarm of a run, without its servers yet."""
+    options = asdict(settings.swarm)
+    argv = tuple(options.pop("argv"))
+    del options["throughput_tps"]  # each server's own
+    stored_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
+    loaded_bytes = stored_bytes * ITEM_BYTES[settings.swarm.torch_dtype] // ITEM_BYTES[checkpoint.dtype]
+    return SwarmSpec(
+        checkpoint.path,
+        checkpoint.dht_prefix,
+        checkpoint.n_blocks,
+        (),
+        block_bytes=loaded_bytes // checkpoint.n_blocks,
+        argv=argv,
+        **options,
+    )

@@ -1,0 +1,19 @@
+"""Which function builds which experiment from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swarmlab.scenarios.experiment import Experiment
+from swarmlab.scenarios.failover_build import build_failover
+from swarmlab.settings import RunSettings
+
+BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {"failover": build_failover}
+
+
+def build(settings: RunSettings) -> Experiment:
+    """The experiment that the settings describe.
+
+    :raises BadInput: if it cannot work; nothing has been started then
+    """
+    return BUILDERS[settings.experiment](settings)
