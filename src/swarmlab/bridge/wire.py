@@ -43,8 +43,7 @@ class Payload:
 
 def make_request(uids: str, payload: Payload, metadata: dict, compression: int) -> runtime_pb2.ExpertRequest:
     """Serialize a request; ``metadata`` is completed with the structure of the arguments."""
-    # clone: the packing tells tensors apart by identity, and the two constants are shared
-    tensors, structure = pack_args_kwargs(payload.inputs, payload.prompts.clone(), payload.hypo_ids.clone())
+    tensors, structure = pack_args_kwargs(payload.inputs, payload.prompts, payload.hypo_ids)
     return runtime_pb2.ExpertRequest(
         uid=uids,
         tensors=[serialize_torch_tensor(tensor, _compression(tensor, compression)) for tensor in tensors],
