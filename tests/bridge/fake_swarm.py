@@ -36,6 +36,7 @@ Message = Any  # of runtime_pb2
 HIDDEN = 2
 COMPUTE_S, CONNECT_S, PROBE_S, DHT_S = 0.01, 0.002, 0.003, 0.01
 ANNOUNCE_S, RECORD_S = 60.0, 120.0
+BACKOFF_S = 5.0  # libp2p at the client does not dial a peer again so soon after a dial that failed
 STEP_TIMEOUT_S, SESSION_TIMEOUT_S = 300.0, 1800.0
 # how long a resumed server goes on with what it had before it notices that the client is gone
 ZOMBIE_S = 0.05
@@ -146,6 +147,7 @@ class Server:
         self.n_caches = self.n_requests = 0
         self._connections: list[Connection] = []
         self._wake = asyncio.Event()
+        self._dial_again_at_s = 0.0
         self._announced_at_s, self._announced = swarm.now_s, span
 
     def kill(self) -> None:
@@ -209,9 +211,14 @@ class Server:
 
     async def accept(self) -> tuple[asyncio.StreamReader, PipeWriter]:
         """The client's ends of a new stream."""
+        if self.swarm.now_s < self._dial_again_at_s:
+            raise RuntimeError("failed to dial: all dials failed\n  * [/ip4/127.0.0.1/tcp/7] dial backoff")
         await self._unless(lambda: self.hung)
         if not self.alive:
-            raise ConnectionError("failed to dial: connection refused")
+            self._dial_again_at_s = self.swarm.now_s + BACKOFF_S
+            raise RuntimeError(
+                "failed to dial: all dials failed\n  * [/ip4/127.0.0.1/tcp/7] connection refused"
+            )
         client_reader, server_reader = asyncio.StreamReader(), asyncio.StreamReader()
         to_server, to_client = PipeWriter(server_reader), PipeWriter(client_reader)
         task = asyncio.create_task(self._handle(server_reader, to_client))

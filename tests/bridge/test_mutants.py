@@ -267,6 +267,24 @@ MUTANTS = [
         "stuck_but_answering_probes",
     ),
     Mutant(
+        "23: a repair begun between steps is waited for on top of a step's own time",
+        flow,
+        [("self._step_budget()  # a repair", "pass  # a repair")],
+        "all_holders_are_gone_for_good",
+    ),
+    Mutant(
+        "what breaks late in a step is left until the next",
+        flow,
+        [("self._repair_lost(range(len(self._links)))  # those", "pass  # those")],
+        "broken_after_its_part_of_a_step",
+    ),
+    Mutant(
+        "19: one read of the DHT that is never answered stops all later ones",
+        router,
+        [("asyncio.wait_for(self._read(), longest_s)", "self._read()")],
+        "dht_is_silent_for_a_while",
+    ),
+    Mutant(
         "lost spans are rebuilt one after the other",
         flow,
         [

@@ -26,6 +26,7 @@ from swarmlab.bridge.session import FaultTolerantSession  # noqa: E402
 from swarmlab.recovery.failure import RecoveryFailed  # noqa: E402
 from swarmlab.recovery.settings import RecoverySettings  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
+from tests.bridge import fake_swarm  # noqa: E402
 from tests.bridge.fake_swarm import HIDDEN, FakeSwarm, Reference, fake_router  # noqa: E402
 
 SETTINGS = RecoverySettings(close_s=0.2, first_reply_s=0.3, probe_s=0.1, connect_s=0.3, recovery_s=1.0)
@@ -46,6 +47,7 @@ class Fixture:
             return Flow(Session(fake_router(self.swarm, settings), settings, max_length), on_event)
 
         monkeypatch.setattr(session_module, "_make_flow", make_flow)
+        monkeypatch.setattr(fake_swarm, "BACKOFF_S", 0.2)  # these tests run in real time
         self.events: list[dict] = []
         manager: Any = SimpleNamespace(config=SimpleNamespace(hidden_size=HIDDEN))
         self.session = FaultTolerantSession(

@@ -77,12 +77,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 def _cancel_all(loop: VirtualLoop) -> None:
     loop.virtual.turns_left = 10_000
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
 
-    async def wait() -> None:
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def cancel() -> None:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # the last words of one may start another
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     with contextlib.suppress(WaitsForEver):
-        loop.run_until_complete(wait())
+        loop.run_until_complete(cancel())

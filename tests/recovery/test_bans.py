@@ -68,6 +68,14 @@ def test_success_ends_the_series(bans):
     assert bans.excluded(5.0, view(a=10), last_resort=True) == frozenset()
 
 
+def test_suspects_are_those_that_failed_and_have_not_succeeded_since(bans):
+    bans.failed("a", 0.0, view(a=10))
+    bans.failed("b", 0.0, view(b=10))
+    bans.succeeded("b")
+    bans.busy("c", 0.0, SETTINGS.busy_s)
+    assert bans.suspects() == {"a"}
+
+
 def test_a_busy_peer_is_asked_again_soon(bans):
     bans.busy("a", 100.0, SETTINGS.busy_s)
     assert bans.excluded(101.9, view(a=10), last_resort=True) == {"a"}

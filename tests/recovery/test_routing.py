@@ -112,6 +112,16 @@ def test_ties_are_broken_the_same_way_whatever_the_order():
         assert chain == (Hop("a", Span(0, 4)),)
 
 
+def test_a_server_that_failed_before_is_used_only_where_that_saves_much():
+    rtt_s = {"failed": 0.001, "far": 0.2}
+    view = SwarmView(4, (server("failed", 0, 4), server("far", 0, 4)))
+    suspects = {"failed"}
+    assert cheapest_chain(view, Span(0, 4), NEED, rtt_s=rtt_s)[0].peer_id == "failed"
+    chain = cheapest_chain(view, Span(0, 4), NEED, rtt_s=rtt_s, suspects=suspects)
+    assert chain[0].peer_id == "far"
+    assert cheapest_chain(view.without(["far"]), Span(0, 4), NEED, rtt_s=rtt_s, suspects=suspects)
+
+
 def test_a_server_without_room_for_the_cache_is_the_last_choice():
     view = SwarmView(4, (server("full", 0, 4, cache_tokens_left=10), server("roomy", 0, 4)))
     rtt_s = {"full": 0.001, "roomy": 0.1}
