@@ -113,7 +113,7 @@ def test_ties_are_broken_the_same_way_whatever_the_order():
 
 
 def test_a_server_that_failed_before_is_used_only_where_that_saves_much():
-    rtt_s = {"failed": 0.001, "far": 0.2}
+    rtt_s = {"failed": 0.001, "far": 0.1}
     view = SwarmView(4, (server("failed", 0, 4), server("far", 0, 4)))
     suspects = {"failed"}
     assert cheapest_chain(view, Span(0, 4), NEED, rtt_s=rtt_s)[0].peer_id == "failed"
