@@ -46,3 +46,18 @@ def test_the_same_for_a_long_time(script):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name):
     SCENARIOS[name].run()
+
+
+def test_a_listener_that_fails_does_not_harm_the_session(caplog):
+    async def story(driver: Driver) -> None:
+        def fail(_event: dict) -> None:
+            raise RuntimeError("a bad listener")
+
+        driver.flow._on_event = fail
+        assert await driver.step(10)
+        driver.server_at(0).kill()
+        assert await driver.step()
+        assert await driver.step()
+
+    drive(story, (0, 4), (0, 4))
+    assert "a bad listener" in caplog.text

@@ -7,6 +7,7 @@ rewound and every stream is dropped (petals 2.2.0 servers cannot take a step bac
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from swarmlab.recovery.failure import Cause, PeerFailed
 from swarmlab.recovery.latency import ReplyLatency
 from swarmlab.recovery.plan import merge_unusable
 from swarmlab.types import Span
+
+logger = logging.getLogger(__name__)
 
 EventHandler = Callable[[dict[str, Any]], None]
 
@@ -46,7 +49,7 @@ class StepInput:
 class Flow:
     """The chain of one session. All coroutines run on the worker's event loop.
 
-    :param on_event: told of every recovery, on the event loop's thread; must not block
+    :param on_event: told of every recovery that is completed, on the event loop's thread; must not block
     """
 
     def __init__(self, session: Session, on_event: EventHandler | None) -> None:
@@ -174,10 +177,9 @@ class Flow:
             self.session.router.blame(failure.attempt)
         if link.stream is not None:
             close_streams(self.session, [link])
-        try:
-            return await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
-        finally:
-            self._tell(recovery, n_steps)
+        rebuilt = await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
+        self._tell(recovery, n_steps)
+        return rebuilt
 
     def _repair_lost(self, indices: range) -> None:
         """Start rebuilding lost spans at once, beside whatever else goes on: their histories are complete."""
@@ -262,7 +264,10 @@ class Flow:
             return
         told = {"span": str(recovery.span), "step": n_steps - 1, "total_s": recovery.total_s}
         attempts = [str(attempt) for attempt in recovery.attempts]
-        self._on_event({**asdict(recovery), **told, "attempts": attempts})
+        try:
+            self._on_event({**asdict(recovery), **told, "attempts": attempts})
+        except Exception:  # whatever a listener does, the span is rebuilt
+            logger.exception("the listener to recoveries failed")
 
 
 async def _repaired(link: Link) -> list[Link]:

@@ -34,7 +34,7 @@ class FaultTolerantSession:
 
     :param manager: of a petals model: ``model.transformer.h.sequence_manager``
     :param max_length: positions to reserve attention caches for, prompt included
-    :param on_event: called with one dict per recovery (on another thread)
+    :param on_event: called with one dict per completed recovery (on another thread)
     """
 
     def __init__(
