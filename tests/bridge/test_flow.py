@@ -61,3 +61,22 @@ def test_a_listener_that_fails_does_not_harm_the_session(caplog):
 
     drive(story, (0, 4), (0, 4))
     assert "a bad listener" in caplog.text
+
+
+def test_inputs_of_earlier_steps_can_be_had_as_long_as_their_row_order_is_known():
+    async def story(driver: Driver) -> None:
+        assert await driver.step(10)
+        assert await driver.step(rows=[1, 0])
+        first = driver.flow.history_of(0, 1)
+        assert first is not None
+        assert first.shape == (2, 10, 2)
+        driver.swarm.after(3, lambda here: here.kill())
+        assert await driver.step(rows=[1, 1])
+        assert [str(span) for span, _ in driver.flow.spans] == ["0:2", "2:4", "4:6"]
+        remade = driver.flow.history_of(4, 3)
+        assert remade is not None
+        assert remade.shape == (2, 12, 2)
+        assert driver.flow.history_of(4, 2) is None, "its history was made anew after the rows moved"
+        assert driver.flow.history_of(3, 1) is None, "no span begins there"
+
+    drive(story, (0, 2), (2, 6), (2, 4), (4, 6), n_blocks=6, batch=2)

@@ -67,7 +67,7 @@ MUTANTS = [
         "4: a history in an order that was not kept is used after all",
         history,
         [
-            ("                return False\n", "                pass\n"),
+            ("            return False\n", "            pass\n"),
         ],
         "split_in_a_step_that_moved_rows_and_was_taken_back",
     ),

@@ -74,9 +74,11 @@ class Flow:
         return sum(link.history.n_bytes for link in self._links)
 
     def history_of(self, start_block: int, n_steps: int) -> torch.Tensor | None:
-        """Inputs of the first ``n_steps`` steps to the span that begins at a block; None if none does."""
+        """Inputs of the first ``n_steps`` steps to the span that begins at a block; None if none does or if the
+        row order of then is not known any more.
+        """
         for link in self._links:
-            if link.span.start == start_block:
+            if link.span.start == start_block and link.history.knows(self.session.log, n_steps):
                 return link.history.inputs(self.session.log, n_steps)
         return None
 

@@ -48,12 +48,16 @@ class SpanHistory:
         self._data[:, self._length : end] = inputs
         self._length = end
 
+    def knows(self, log: StepLog, n_steps: int) -> bool:
+        """Whether the row order that held after ``n_steps`` steps can be told."""
+        return n_steps >= self._base_steps or not log.reorders_between(n_steps, self._base_steps)
+
     def inputs(self, log: StepLog, n_steps: int) -> torch.Tensor:
         """All inputs of the first ``n_steps`` steps in the row order that holds after them."""
         end = log[n_steps - 1].end if n_steps else 0
         if self._data is None or end > self._length:
             raise ValueError(f"the history has {self._length} positions, {end} are wanted")
-        if n_steps < self._base_steps and log.reorders_between(n_steps, self._base_steps):
+        if not self.knows(log, n_steps):
             raise ValueError(f"the row order after {n_steps} steps was not kept")
         groups = row_groups(log, self._base_steps, self._base_tokens, n_steps)
         if all(group.rows is None for group in groups):
@@ -75,9 +79,9 @@ class SpanHistory:
             self._data, self._length, self._base_tokens, self._base_steps = None, 0, 0, 0
             return True
         end = log[n_steps - 1].end
+        if not self.knows(log, n_steps):
+            return False
         if self._base_steps > n_steps:
-            if log.reorders_between(n_steps, self._base_steps):
-                return False
             self._base_steps, self._base_tokens = n_steps, end
         self._length = min(self._length, end)
         return True

@@ -82,7 +82,8 @@ class FaultTolerantSession:
 
     def history_of(self, start_block: int, step: int) -> torch.Tensor | None:
         """What a span that now begins at ``start_block`` has been sent up to and with a step,
-        [batch, positions, hidden]; None if no span begins there.
+        [batch, positions, hidden]; None if no span begins there, or if rows moved after that step and the span's
+        history was made anew since.
         """
         return self._flow.history_of(start_block, step + 1)
 
