@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from swarmlab.analysis.failover import measure, summarise
-from swarmlab.analysis.plots import failover_figure
+from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.style import ARM_STYLES, style_of
 from tests.analysis.histories import AT_TOKEN, History, default_run
 

@@ -10,7 +10,7 @@ from swarmlab.analysis.evidence import TOLERANCE, Evidence
 from swarmlab.analysis.failover import measure as measure_failover
 from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
-from swarmlab.analysis.plots import failover_figure
+from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.tables import comparison_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
