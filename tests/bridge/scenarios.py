@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swarmlab.recovery.failure import Cause, RecoveryFailed, RequestRejected
+from swarmlab.types import Span
 from tests.bridge.driver import Driver, drive
 from tests.bridge.fake_swarm import BACKOFF_S, COMPUTE_S, RECORD_S
 
@@ -461,3 +462,66 @@ async def dht_is_silent_for_a_while(driver: Driver) -> None:
     newcomer = driver.swarm.add(driver.servers[1].span)
     assert await took_s(driver) < 30, "the newcomer was not heard of"
     assert driver.server_at(2) is newcomer
+
+
+@scenario(*THREE, *THREE)
+async def no_server_takes_sessions_that_long(driver: Driver) -> None:
+    for server in driver.servers:
+        server.max_length = 100
+    began_s = driver.swarm.now_s
+    assert not await driver.step(10)
+    assert isinstance(driver.errors[-1], RecoveryFailed)
+    assert "Cannot allocate KV cache" in str(driver.errors[-1])
+    assert driver.swarm.now_s - began_s < 1, "known to be useless, yet tried for long"
+
+
+@scenario(*THREE, *THREE)
+async def only_some_servers_take_sessions_that_long(driver: Driver) -> None:
+    for server in driver.servers[:3]:
+        server.max_length = 100
+    assert await driver.step(10)
+    assert {driver.server_at(block) for block in (0, 2, 4)} == set(driver.servers[3:])
+
+
+@scenario(*THREE, (0, 6))
+async def every_record_is_out_of_date(driver: Driver) -> None:
+    assert await driver.step(10)
+    for server in driver.servers:
+        server.move(Span(0, 1))
+    began_s = driver.swarm.now_s
+    assert not await driver.step()
+    assert isinstance(driver.errors[-1], RecoveryFailed)
+    assert driver.swarm.now_s - began_s <= driver.settings.recovery_s + 10
+
+
+@scenario(*THREE, *THREE, *THREE, *THREE)
+async def every_server_has_an_error_of_its_own(driver: Driver) -> None:
+    assert await driver.step(10)
+    for server in driver.servers:
+        server.refusals = [f"error {index} of {server.name}" for index in range(100)]
+    assert not await driver.step()
+    error = driver.errors[-1]
+    assert isinstance(error, RecoveryFailed)
+    assert len(error.attempts) <= driver.settings.attempts
+    for server in driver.servers:
+        server.refusals = []
+    await asyncio.sleep(driver.settings.ban_max_s)
+    assert await driver.step()
+
+
+@scenario(*THREE)
+async def only_holder_is_busy_for_a_while(driver: Driver) -> None:
+    driver.servers[1].busy = True
+    asyncio.get_running_loop().call_later(60.0, lambda: setattr(driver.servers[1], "busy", False))
+    assert await took_s(driver) < 60 + driver.settings.busy_s + driver.settings.alloc_s + 5
+
+
+@scenario(*THREE, *THREE)
+async def closed_during_a_step(driver: Driver) -> None:
+    assert await driver.step(10)
+    driver.swarm.after(2, lambda here: here.kill())
+    step = asyncio.create_task(driver.step(2))
+    await asyncio.sleep(COMPUTE_S / 2)
+    await driver.flow.close()  # waits for the step, its recovery included
+    assert step.done()
+    assert await step
