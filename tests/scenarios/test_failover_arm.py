@@ -81,7 +81,8 @@ class FakeSwarm:
 
     def __init__(self, *scripts):
         self.scripts = list(scripts)
-        self.spawned, self.killed, self.children = [], [], []
+        self.spawned, self.killed, self.children, self.looks = [], [], [], 0
+        self.spec = SimpleNamespace(update_period_s=10.0)
         self.servers = {
             name: SimpleNamespace(name=name, peer_id=f"Qm{name}", span=span, pgid=1)
             for name, span in SERVERS.items()
@@ -92,6 +93,15 @@ class FakeSwarm:
         self.spawned.append((kind, name, args))
         self.children.append(FakeChild(self.scripts.pop(0)))
         return self.children[-1]
+
+    def snapshot(self):
+        """Every look finds records that are newer by one announcement."""
+        self.looks += 1
+        return SimpleNamespace(
+            servers=[
+                SimpleNamespace(peer_id=one.peer_id, expires_at_s=self.looks) for one in self.servers.values()
+            ]
+        )
 
     def kill_child(self, child):
         self.killed.append(child)
@@ -212,6 +222,25 @@ def test_a_client_on_another_chain_is_no_test_and_its_rows_do_not_count(history)
     assert swarm.killed == swarm.children
     assert all(child.closed for child in swarm.children)
     assert swarm.children[0].fake.sent == [], "it is not told to go on"
+
+
+def test_the_next_client_comes_when_servers_have_measured_again(history, monkeypatch):
+    """Else all clients would see the same round trips and take the same route."""
+    swarm = FakeSwarm([at("a", "c")], [at("a", "b"), *map(step, range(3)), DONE])
+    looks = iter([(1, 1, 1), (2, 2, 1), (2, 2, 1), (2, 2, 2)])
+    seen = []
+
+    def snapshot():
+        assert len(swarm.spawned) == 1, "the second client is already there"
+        seen.append(next(looks))
+        records = zip(swarm.servers.values(), seen[-1], strict=True)
+        return SimpleNamespace(
+            servers=[SimpleNamespace(peer_id=one.peer_id, expires_at_s=until) for one, until in records]
+        )
+
+    monkeypatch.setattr(swarm, "snapshot", snapshot)
+    assert arm_run(swarm, history, chain=("a", "b")).run()[0] == "done"
+    assert len(seen) == 4
 
 
 def test_a_chain_that_no_client_takes_fails_the_run(history):

@@ -17,6 +17,7 @@ from swarmlab.faults.schedule import KILLED, SPARE, Fault, FaultSpec, Role, due,
 from swarmlab.record.writer import HistoryWriter
 from swarmlab.scenarios.failover_files import Scenario
 from swarmlab.swarm.deploy import Swarm
+from swarmlab.swarm.ready import wait_for
 from swarmlab.workload.drive import End, follow, step_row
 
 CONNECT_S = 60.0
@@ -61,10 +62,12 @@ class ArmRun:
             try:
                 return replace(self).run_once()
             except WrongChain as error:
-                # routes depend on measured round trips; this client took another one, so it is no test of the fault
+                # this client took another route, so it is no test of the fault
                 self._write(
                     "logs", source="orchestrator", level="warning", line=f"attempt {attempt}: {error}"
                 )
+                if attempt < CHAIN_ATTEMPTS:
+                    self._await_new_records()
         raise SwarmFailed(f"{self.scenario.name} / {self.arm}: {CHAIN_ATTEMPTS} clients took another chain")
 
     def run_once(self) -> tuple[str, str]:
@@ -107,6 +110,20 @@ class ArmRun:
             seen_broken_input_cache=self._seen_broken_input_cache,
         )
         return outcome, self._error or f"{self._tokens} tokens"
+
+    def _await_new_records(self) -> None:
+        """Routes follow the round trips that servers measured to each other, and a server that looked for another
+        while that one was still starting says it is unreachable until it announces itself again."""
+        before = {record.peer_id: record.expires_at_s for record in self.swarm.snapshot().servers}
+
+        def renewed() -> bool:
+            now = {record.peer_id: record.expires_at_s for record in self.swarm.snapshot().servers}
+            return all(
+                now.get(peer_id, expires_at_s + 1) > expires_at_s for peer_id, expires_at_s in before.items()
+            )
+
+        with suppress(TimeoutError):  # a server that is gone announces nothing; the next client will tell
+            wait_for(renewed, 2 * self.swarm.spec.update_period_s, "every server has announced itself again")
 
     @property
     def _specs(self) -> tuple[FaultSpec, ...]:
