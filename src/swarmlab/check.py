@@ -21,6 +21,8 @@ from swarmlab.record.rundir import write_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.table import Table
+
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
 
@@ -109,8 +111,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return summary.exit_code
 
 
-def show(summary: Summary, console: Console) -> None:
-    """Print the comparison, and the verdict with its reasons."""
+def show(summary: Summary, console: Console, extra_tables: Sequence[Table] = ()) -> None:
+    """Print the comparison, and the verdict with its reasons.
+
+    :param extra_tables: shown first
+    """
+    for table in extra_tables:
+        console.print(table)
     console.print(judge_of(summary.exp).table(summary.as_dict()))
     console.print(f"verdict: {summary.verdict.value}", style="bold")
     for reason in summary.reasons:

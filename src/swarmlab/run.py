@@ -22,6 +22,8 @@ from swarmlab import check
 from swarmlab import settings as run_settings
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.figures import draw_run
+from swarmlab.judges.registry import judge_of
+from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.progress import ConsoleProgress
 from swarmlab.scenarios.registry import build
@@ -79,7 +81,8 @@ def execute(
 def show(path: Path, progress: ConsoleProgress) -> int:
     """Judge a finished run, draw it, and print the comparison; the exit code follows from the verdict."""
     summary = check.judge(path)
-    check.show(summary, progress.console)
+    judging = judge_of(summary.exp)
+    check.show(summary, progress.console, judging.texts(load_run(path)) if hasattr(judging, "texts") else ())
     progress.say(f"run folder: {path}")
     try:
         for figure in draw_run(path):

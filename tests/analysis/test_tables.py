@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from swarmlab.analysis.checks import Finding, Verdict, assume
 from swarmlab.analysis.failover import measure, summarise
-from swarmlab.analysis.tables import comparison_table, findings_table, times
+from swarmlab.analysis.tables import comparison_table, findings_table, marked_text, texts_table, times
 from tests.analysis.histories import default_run
 
 
@@ -42,3 +43,22 @@ def test_findings_show_assumptions_first_and_survive_markup_in_messages():
 
 def test_thousands_of_floors_fit_their_column():
     assert [times(value) for value in (1143.26, 2.94, None)] == ["1143", "2.9", "-"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "shown"),
+    [
+        ("Paris.", "Paris.", "Paris."),
+        ("Paris and", "Paris. It", "Paris >>>  and"),
+        ("Par", "Paris.", "Par [ends here]"),
+        ("a\nb", "a\nb", "a b"),
+        ("x", None, "x"),
+    ],
+)
+def test_a_text_is_marked_where_it_leaves_the_failure_free_one(text, reference, shown):
+    assert marked_text(text, reference).plain == shown
+
+
+def test_texts_stand_side_by_side_row_by_row():
+    table = texts_table("kill", {"reference": ["ab", "cd"], "petals": ["ab", "xx"]})
+    assert table.row_count == 4

@@ -44,6 +44,38 @@ def comparison_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def texts_table(scenario: str, texts: Mapping[str, Sequence[str]]) -> Table:
+    """What each arm wrote, side by side; where a text leaves the failure-free one, the rest is marked.
+
+    :param texts: arm to the text of each row of the batch; the failure-free ``reference`` is compared with
+    """
+    table = Table(box=box.SIMPLE_HEAD, title=f"{scenario}: what was written", title_justify="left")
+    table.add_column("arm", no_wrap=True)
+    table.add_column("text (>>> from here on it differs from the failure-free run)", overflow="fold")
+    for arm, rows in texts.items():
+        for index, row in enumerate(rows):
+            table.add_row(arm if index == 0 else "", marked_text(row, _nth(texts.get("reference"), index)))
+    return table
+
+
+def marked_text(text: str, reference: str | None) -> Text:
+    """A text with a mark where it leaves the reference."""
+    pairs = enumerate(zip(text, reference if reference is not None else text, strict=False))
+    common = next((index for index, (ours, theirs) in pairs if ours != theirs), None)
+    if common is None:
+        common = len(text) if reference is None else min(len(text), len(reference))
+    marked = Text(text[:common].replace("\n", " "))
+    if common < len(text):
+        marked.append(" >>> ", style="bold").append(text[common:].replace("\n", " "), style="red")
+    elif reference is not None and len(text) < len(reference):
+        marked.append(" [ends here]", style="bold")
+    return marked
+
+
+def _nth(rows: Sequence[str] | None, index: int) -> str | None:
+    return rows[index] if rows is not None and index < len(rows) else None
+
+
 def findings_table(findings: Sequence[Finding]) -> Table:
     """What was checked, assumptions first."""
     table = Table(box=box.SIMPLE_HEAD, title="Checks", title_justify="left")

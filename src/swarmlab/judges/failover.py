@@ -11,7 +11,7 @@ from swarmlab.analysis.failover import measure as measure_failover
 from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.plots.failover import failover_figure
-from swarmlab.analysis.tables import comparison_table
+from swarmlab.analysis.tables import comparison_table, texts_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
@@ -53,6 +53,16 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
 def table(summary: Mapping[str, Any]) -> Table:
     return comparison_table(summary)
+
+
+def texts(run: Run) -> list[Table]:
+    """What each arm wrote, per scenario, of a model with a tokenizer."""
+    rows = [row for row in run.history("outcomes") if row["text"]]
+    scenarios = dict.fromkeys(row["scenario"] for row in rows)
+    return [
+        texts_table(name, {row["arm"]: row["text"] for row in rows if row["scenario"] == name})
+        for name in scenarios
+    ]
 
 
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
