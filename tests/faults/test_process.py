@@ -17,6 +17,7 @@ from swarmlab.faults import process
 from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
 from swarmlab.faults.process import ProcessFault, group_states
 from swarmlab.faults.schedule import Fault
+from swarmlab.types import Span
 
 # a leader with two helpers; SIGTERM ends it in order, helpers with it
 GROUP = """
@@ -43,7 +44,12 @@ class FakeSwarm:
     """One server made of idle processes, with the handles of ``swarmlab.swarm.deploy.Swarm``."""
 
     def __init__(self):
+        self.span = Span(4, 8)
         self.restart("s")
+
+    def hold(self, name, span):
+        before, self.span = self.span, span
+        return before
 
     def restart(self, name):
         self.leader = subprocess.Popen(
@@ -176,7 +182,56 @@ def test_a_running_target_cannot_be_restarted_or_continued(swarm):
 def test_a_hung_target_fails_the_setup(swarm):
     swarm.stop("s")
     with pytest.raises(FaultFailed, match="does not answer"):
-        live(Fault.KILL, swarm)[0].setup()
+        live(Fault.LEAVE, swarm)[0].setup()
+
+
+def test_a_hung_server_can_die(swarm):
+    swarm.stop("s")
+    life, _ = live(Fault.KILL, swarm)
+    life.setup()
+    life.inject()
+    life.confirm()
+    assert not group_states(swarm.pgid())
+    life.heal()
+    assert swarm.answers("s", 0)
+
+
+def test_a_pause_ends_by_itself_after_it_was_confirmed(swarm):
+    fault = ProcessFault(Fault.PAUSE, "s", swarm, swarm.pgid, seconds=0.05)
+    life = Lifecycle(fault, lambda row: None, {})
+    life.setup()
+    life.inject()
+    assert process._all_stopped(group_states(swarm.pgid()))
+    life.confirm()
+    process._until(lambda: swarm.answers("s", 0), "the server goes on")
+    life.heal()
+    life.cleanup()
+    assert life.valid
+
+
+def test_a_pause_that_was_healed_early_does_not_end_later(swarm):
+    fault = ProcessFault(Fault.PAUSE, "s", swarm, swarm.pgid, seconds=30.0)
+    life = Lifecycle(fault, lambda row: None, {})
+    life.setup()
+    life.inject()
+    life.confirm()
+    life.heal()
+    assert swarm.answers("s", 0)
+    assert fault._timer is not None
+    assert fault._timer.finished.is_set()
+
+
+def test_a_moved_server_holds_other_blocks_until_it_is_healed(swarm):
+    fault = ProcessFault(Fault.MOVE, "s", swarm, swarm.pgid, to=Span(0, 4))
+    first, life = swarm.pgid(), Lifecycle(fault, lambda row: None, {})
+    life.setup()
+    life.inject()
+    life.confirm()
+    assert swarm.span == Span(0, 4)
+    assert swarm.pgid() != first
+    life.heal()
+    assert swarm.span == Span(4, 8)
+    assert swarm.answers("s", 0)
 
 
 def test_a_kill_that_leaves_a_helper_is_not_confirmed(swarm, monkeypatch):

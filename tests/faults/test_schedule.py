@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from swarmlab.errors import BadInput
 from swarmlab.faults.schedule import Fault, FaultSpec, Role, due, parse_faults, resolve
+from swarmlab.types import Span
 
 SERVERS = ["a", "b", "c"]
 
@@ -94,3 +95,22 @@ def test_a_chain_without_such_a_place_is_an_error(target, chain):
 )
 def test_the_middle_is_neither_end(chain):
     assert resolve("middle", chain) not in (chain[0], chain[-1])
+
+
+def test_what_only_some_faults_need_is_asked_of_them_and_of_no_others():
+    pause = {"fault": "pause", "target": "a", "before_token": 1, "seconds": 0.4}
+    move = {"fault": "move", "target": "a", "before_token": 1, "to": [0, 4]}
+    assert parse(pause)[0].seconds == 0.4
+    assert parse(move)[0].to == Span(0, 4)
+    for entry, field in [
+        ({**pause, "seconds": 0}, "faults[0].seconds"),
+        ({"fault": "pause", "target": "a", "before_token": 1}, "faults[0].seconds"),
+        ({"fault": "kill", "target": "a", "before_token": 1, "seconds": 1}, "faults[0].seconds"),
+        ({**move, "to": [4, 4]}, "faults[0].to"),
+        ({**move, "to": 4}, "faults[0].to"),
+        ({"fault": "kill", "target": "a", "before_token": 1, "to": [0, 4]}, "faults[0].to"),
+        ({"fault": "kill", "target": "a", "before_token": 1, "after_s": -1}, "faults[0].after_s"),
+    ]:
+        with pytest.raises(BadInput) as refused:
+            parse(entry)
+        assert refused.value.field == field

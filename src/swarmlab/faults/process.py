@@ -92,6 +92,8 @@ class ProcessFault:
         if self.fault is Fault.CONT:
             _require(_all_stopped(states), f"{self.name} is not stopped: {states}")
             return f"{len(states)} processes, all stopped"
+        if self.fault is Fault.KILL and _all_stopped(states):
+            return f"{len(states)} processes, hung"
         _require(self._control.answers(self.name, ANSWER_S), f"{self.name} does not answer before the fault")
         return f"{len(states)} processes, serving"
 
