@@ -198,7 +198,7 @@ def test_a_hung_server_can_die(swarm):
 
 def test_a_pause_ends_by_itself_after_it_was_confirmed(swarm):
     fault = ProcessFault(Fault.PAUSE, "s", swarm, swarm.pgid, seconds=0.05)
-    life = Lifecycle(fault, lambda row: None, {})
+    life = Lifecycle(fault, lambda _: None, {})
     life.setup()
     life.inject()
     assert process._all_stopped(group_states(swarm.pgid()))
@@ -211,7 +211,7 @@ def test_a_pause_ends_by_itself_after_it_was_confirmed(swarm):
 
 def test_a_pause_that_was_healed_early_does_not_end_later(swarm):
     fault = ProcessFault(Fault.PAUSE, "s", swarm, swarm.pgid, seconds=30.0)
-    life = Lifecycle(fault, lambda row: None, {})
+    life = Lifecycle(fault, lambda _: None, {})
     life.setup()
     life.inject()
     life.confirm()
@@ -223,7 +223,7 @@ def test_a_pause_that_was_healed_early_does_not_end_later(swarm):
 
 def test_a_moved_server_holds_other_blocks_until_it_is_healed(swarm):
     fault = ProcessFault(Fault.MOVE, "s", swarm, swarm.pgid, to=Span(0, 4))
-    first, life = swarm.pgid(), Lifecycle(fault, lambda row: None, {})
+    first, life = swarm.pgid(), Lifecycle(fault, lambda _: None, {})
     life.setup()
     life.inject()
     life.confirm()
