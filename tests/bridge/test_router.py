@@ -243,6 +243,29 @@ def test_the_last_holder_is_tried_again_when_its_ban_is_over(play):
     play(script)
 
 
+def test_the_last_holder_is_used_at_once_if_it_only_forgot_the_session(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        fixture.dht.servers = {A: 0.5e6}  # an older record: no sign of life
+        fixture.blame(A, Cause.RESET)
+        began_s = asyncio.get_running_loop().time()
+        assert await fixture.chosen(60.0) == A
+        assert asyncio.get_running_loop().time() - began_s < SETTINGS.retry_s
+
+    play(script)
+
+
+def test_another_holder_is_preferred_to_one_that_forgot_the_session(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6, B: 1e6}
+        first = await fixture.chosen()
+        fixture.blame(first, Cause.RESET)
+        assert await fixture.chosen() != first
+
+    play(script)
+
+
 def test_a_failure_told_twice_counts_once(play):
     async def script(fixture: Fixture) -> None:
         fixture.dht.servers = {A: 1e6}

@@ -161,7 +161,7 @@ def test_all_who_wait_are_told(run):
         ("Could not allocate 100 within 2.0 seconds", Cause.BUSY),
         ("Cannot allocate KV cache for 9000 tokens, max = 8192", Cause.UNABLE),
         ("something else", Cause.REFUSED),
-        ("", Cause.BROKEN),  # petals' time limits end a session so
+        ("", Cause.RESET),  # petals' time limits end a session so
     ],
 )
 def test_error_texts_become_causes(run, text, cause):

@@ -59,6 +59,26 @@ def test_thousands_of_failures_are_still_a_bounded_ban(bans):
     assert bans.excluded(SETTINGS.ban_max_s, view(a=10), last_resort=True) == frozenset()
 
 
+def test_a_peer_that_only_forgot_the_session_is_used_at_once_where_nobody_else_is(bans):
+    bans.reset("a", 100.0, view(a=10))
+    assert bans.excluded(100.0, view(a=10)) == {"a"}  # others first
+    assert bans.excluded(100.0, view(a=10), last_resort=True) == frozenset()
+    assert bans.suspects() == {"a"}
+
+
+def test_a_peer_that_goes_on_forgetting_is_asked_less_and_less_often(bans):
+    now_s = 100.0
+    bans.reset("a", now_s, view(a=10))
+    for wait_s in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+        bans.reset("a", now_s, view(a=10))
+        assert bans.excluded(now_s + 0.9 * wait_s, view(a=10), last_resort=True) == {"a"}
+        now_s += wait_s
+        assert bans.excluded(now_s, view(a=10), last_resort=True) == frozenset()
+    bans.succeeded("a")
+    bans.reset("a", now_s, view(a=10))
+    assert bans.excluded(now_s, view(a=10), last_resort=True) == frozenset()
+
+
 def test_success_ends_the_series(bans):
     for _ in range(4):
         bans.failed("a", 0.0, view(a=10))

@@ -102,6 +102,8 @@ class Router:
             self._bans.busy(attempt.peer_id, now_s, self._aside_s(attempt.cause))
         elif attempt.cause is Cause.STALE:
             self._bans.stale(attempt.peer_id, now_s, self._view)
+        elif attempt.cause is Cause.RESET:
+            self._bans.reset(attempt.peer_id, now_s, self._view)
         elif attempt.cause is Cause.UNABLE:
             self._bans.forbid(attempt.peer_id)
         else:

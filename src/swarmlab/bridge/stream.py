@@ -170,8 +170,8 @@ class SpanStream:
 
 
 def _meaning(message: str) -> tuple[Cause, str]:
-    """petals' time limits end a session with an error without a text; that is no refusal."""
-    return (cause_of(message), message) if message else (Cause.BROKEN, "ended by the server without a reason")
+    """A session that ends with an error without a text (as petals' time limits do) is no refusal, and no death."""
+    return (cause_of(message), message) if message else (Cause.RESET, "ended by the server without a reason")
 
 
 _late: set[asyncio.Future] = set()

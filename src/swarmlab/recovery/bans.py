@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import SwarmView
@@ -11,11 +12,16 @@ from swarmlab.types import SwarmView
 
 @dataclass(frozen=True)
 class _Ban:
-    """``last_resort``: once the time is over, use the peer only where nobody else serves the blocks."""
+    """Whom to avoid until when.
+
+    :param last_resort: once the time is over, use the peer only where nobody else serves the blocks
+    :param again_s: where nobody else serves the blocks, use it from then on
+    """
 
     until_s: float
     streak: int
     last_resort: bool
+    again_s: float
     record_expires_at_s: float | None = None
 
 
@@ -35,22 +41,34 @@ class BanTable:
         """``peer_id`` broke a stream, hung, or could not be reached."""
         streak = self._streak(peer_id) + 1
         length = min(self._settings.ban_s * 2 ** min(streak - 1, 32), self._settings.ban_max_s)
-        self._bans[peer_id] = _Ban(now_s + length, streak, True, _expiry(view, peer_id))
+        until_s = now_s + length
+        self._bans[peer_id] = _Ban(until_s, streak, True, until_s, _expiry(view, peer_id))
+
+    def reset(self, peer_id: str, now_s: float, view: SwarmView | None) -> None:
+        """``peer_id`` is alive but has forgotten our session: others first; if there are none, itself at once.
+
+        It counts as a failure, but where nobody else serves the blocks the waits begin with none and ``retry_s``.
+        """
+        streak = self._streak(peer_id) + 1
+        self.failed(peer_id, now_s, view)
+        wait_s = self._settings.retry_s * 2 ** min(streak - 2, 32) if streak > 1 else 0.0
+        ban = self._bans[peer_id]
+        self._bans[peer_id] = replace(ban, again_s=min(now_s + wait_s, ban.until_s))
 
     def stale(self, peer_id: str, now_s: float, view: SwarmView | None) -> None:
         """``peer_id`` is alive but does not serve the blocks of its record: wait for a newer record."""
-        self._bans[peer_id] = _Ban(
-            now_s + self._settings.ban_max_s, self._streak(peer_id), True, _expiry(view, peer_id)
-        )
+        until_s = now_s + self._settings.ban_max_s
+        self._bans[peer_id] = _Ban(until_s, self._streak(peer_id), True, until_s, _expiry(view, peer_id))
 
     def busy(self, peer_id: str, now_s: float, aside_s: float) -> None:
         """``peer_id`` cannot be used at the moment and is not to blame: ask again in ``aside_s``."""
         if aside_s > 0:
-            self._bans[peer_id] = _Ban(now_s + aside_s, self._streak(peer_id), False)
+            until_s = now_s + aside_s
+            self._bans[peer_id] = _Ban(until_s, self._streak(peer_id), False, until_s)
 
     def forbid(self, peer_id: str) -> None:
         """``peer_id`` can never do what this session needs."""
-        self._bans[peer_id] = _Ban(float("inf"), self._streak(peer_id), False)
+        self._bans[peer_id] = _Ban(math.inf, self._streak(peer_id), False, math.inf)
 
     def succeeded(self, peer_id: str) -> None:
         self._bans.pop(peer_id, None)
@@ -59,12 +77,12 @@ class BanTable:
         """Peers to avoid now, given what the swarm announces now.
 
         :param last_resort: allow peers that failed before and have not announced themselves since, once their time
-            is over, and any that have announced themselves since
+            is over, any that have announced themselves since, and those that only ended our session
         """
         return frozenset(
             peer
             for peer, ban in self._bans.items()
-            if (now_s < ban.until_s or (ban.last_resort and not last_resort))
+            if (now_s < ban.again_s if last_resort else now_s < ban.until_s or ban.last_resort)
             and not _renewed(ban, peer, view, forgive_series=last_resort)
         )
 
@@ -75,7 +93,7 @@ class BanTable:
     def forbids_all(self, peer_ids: Collection[str]) -> bool:
         """Whether there are such peers and none of them can ever help."""
         bans = [self._bans.get(peer_id) for peer_id in peer_ids]
-        return bool(bans) and all(ban is not None and ban.until_s == float("inf") for ban in bans)
+        return bool(bans) and all(ban is not None and ban.until_s == math.inf for ban in bans)
 
     def _streak(self, peer_id: str) -> int:
         ban = self._bans.get(peer_id)

@@ -11,6 +11,7 @@ class Cause(StrEnum):
     """Why a span could not go on at its server."""
 
     BROKEN = "broken"  # the stream ended: the server or the way to it is gone
+    RESET = "reset"  # its server says that the session is over, without a reason: it is alive
     UNREACHABLE = "unreachable"  # no stream could be opened
     HUNG = "hung"  # no reply in time, and no answer to a probe
     STUCK = "stuck"  # answers probes but not the request
