@@ -137,7 +137,8 @@ class Router:
             stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
             uid = runtime_pb2.ExpertUID(uid=self._manager.block_uids[block])
             try:
-                reply = await stub.rpc_info(uid, timeout=self._settings.connect_s)
+                async with asyncio.timeout(self._settings.connect_s):  # hivemind's own limit is a wait_for(), see below
+                    reply = await stub.rpc_info(uid)
                 info: Any = MSGPackSerializer.loads(reply.serialized_info)
                 self._compression = int(info["inference_schema"][0][0].compression)
             except Exception as error:
@@ -156,8 +157,10 @@ class Router:
             longest_s = _READ_PATIENCE * self._settings.read_view_s
             self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
         try:
-            # shielded: the read goes on for the next caller when this one runs out of time
-            return await asyncio.wait_for(asyncio.shield(self._reading), self._settings.read_view_s)
+            # shielded: the read goes on for the next caller when this one runs out of time. No wait_for(): before
+            # Python 3.12 it swallows a cancellation that comes at the moment of the result.
+            async with asyncio.timeout(self._settings.read_view_s):
+                return await asyncio.shield(self._reading)
         except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
             return self._view if self._view is not None else SwarmView(self.n_blocks, ())
 
