@@ -12,7 +12,7 @@ from typing import Any
 from swarmlab.recovery.failure import Cause, RecoveryFailed, RequestRejected
 from swarmlab.types import Span
 from tests.bridge.driver import Driver, drive
-from tests.bridge.fake_swarm import BACKOFF_S, COMPUTE_S, RECORD_S
+from tests.bridge.fake_swarm import BACKOFF_S, COMPUTE_S, DHT_S, RECORD_S
 
 Play = Callable[[Driver], Coroutine[Any, Any, None]]
 THREE = ((0, 2), (2, 4), (4, 6))
@@ -525,3 +525,17 @@ async def closed_during_a_step(driver: Driver) -> None:
     await driver.flow.close()  # waits for the step, its recovery included
     assert step.done()
     assert await step
+
+
+@scenario(*THREE)
+async def interrupted_at_the_moment_a_view_arrives(driver: Driver) -> None:
+    assert await driver.step(10)
+    for n_turns in range(8):
+        await driver.rewind(0)
+        await asyncio.sleep(driver.settings.view_age_s + 1)
+
+        def plan(task: asyncio.Task, n_turns: int = n_turns) -> None:
+            asyncio.get_running_loop().call_later(DHT_S, in_turns, n_turns, task.cancel)
+
+        assert not await driver.step(10, interrupt=plan, again=False), "the interrupt was lost"
+    assert await driver.step(10)

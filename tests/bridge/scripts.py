@@ -137,7 +137,13 @@ class DhtSilent:
         driver.swarm.dht_answers = not driver.swarm.dht_answers
 
 
-Op = Fault | Step | Wait | Rewind | AllGone | DhtSilent
+@dataclass(frozen=True)
+class Heal:
+    async def play(self, driver: Driver) -> None:
+        driver.swarm.heal()
+
+
+Op = Fault | Step | Wait | Rewind | AllGone | DhtSilent | Heal
 
 
 @dataclass(frozen=True)
@@ -177,31 +183,40 @@ _steps = st.builds(
     rows=st.none() | st.tuples(_small, _small, _small, _small),
     prompt_tokens=st.just(0) | st.integers(0, 5),
     shared_prompt=st.booleans(),
-    interrupt=st.none() | st.none() | st.integers(0, 12),
+    interrupt=st.sampled_from((None, None, None, *range(13))),
     again=st.booleans(),
 )
-_waits = st.builds(Wait, st.sampled_from((0.005, 0.1, 2.0, 30.0, 100.0, 280.0, 400.0, 1900.0)))
 _others = st.one_of(
-    _waits,
+    st.builds(Wait, st.sampled_from((0.005, 0.1, 2.0, 30.0, 100.0, 280.0, 400.0, 1900.0))),
     st.builds(Rewind, _small),
     st.builds(AllGone, st.sampled_from((0.0, 5.0, 40.0)), _small),
     st.builds(DhtSilent),
 )
-_ops = st.lists(st.one_of(_steps, _steps, _faults, _faults, _others), min_size=3, max_size=14)
+# what happens before a step: mostly a fault or two in the course of it
+_before = st.one_of(
+    st.just(()),
+    st.tuples(_faults),
+    st.tuples(_faults),
+    st.tuples(_faults, _faults),
+    st.tuples(_others),
+    st.tuples(_faults, _others),
+)
+
+
+@st.composite
+def _rounds(draw: st.DrawFn) -> tuple[Op, ...]:
+    """What fails is mostly back before the next step, or soon nobody would be left."""
+    after = draw(st.sampled_from(((), (Heal(),), (Heal(),), (Heal(), Wait(31.0)))))
+    return (*draw(_before), draw(_steps), *after)
 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Overlapping servers of different widths that together hold every block, and up to 14 things that happen."""
+    """Overlapping servers of different widths that hold every block at least twice, and up to 12 steps."""
     n_blocks = draw(st.integers(2, 6))
-    spans, covered = [], 0
-    while covered < n_blocks:
-        end = draw(st.integers(covered + 1, n_blocks))
-        spans.append((draw(st.integers(max(0, covered - 1), covered)), end))
-        covered = end
-    for _ in range(draw(st.integers(0, 4))):
-        start = draw(st.integers(0, n_blocks - 1))
-        spans.append((start, draw(st.integers(start + 1, n_blocks))))
+    spans = [*draw(_covers(n_blocks)), *draw(_covers(n_blocks))]
+    rounds = draw(st.lists(_rounds(), min_size=2, max_size=12))
+    first = Step(draw(st.integers(1, 20)), None, 0, shared_prompt=False, interrupt=None, again=False)
     return Script(
         n_blocks=n_blocks,
         batch=draw(st.integers(1, 4)),
@@ -209,5 +224,16 @@ def scripts(draw: st.DrawFn) -> Script:
         replay_tokens=draw(st.sampled_from((7, 20, 48, 1024))),
         push=draw(st.booleans()),
         push_delays_s=tuple(draw(st.lists(st.sampled_from((0.0, 0.005, 0.03, 2.0)), min_size=1, max_size=3))),
-        ops=tuple(draw(_ops)),
+        ops=(first, *(op for one in rounds for op in one)),
     )
+
+
+@st.composite
+def _covers(draw: st.DrawFn, n_blocks: int) -> list[tuple[int, int]]:
+    """Spans that together hold every block; each may begin a little before the one before it ends."""
+    spans, covered = [], 0
+    while covered < n_blocks:
+        start = draw(st.integers(max(0, covered - 1), covered))
+        covered = draw(st.integers(covered + 1, n_blocks))
+        spans.append((start, covered))
+    return spans

@@ -285,6 +285,18 @@ MUTANTS = [
         "dht_is_silent_for_a_while",
     ),
     Mutant(
+        "7: an interrupt that comes with a view of the swarm is lost",
+        router,
+        [
+            (
+                "async with asyncio.timeout(self._settings.read_view_s):\n                return await ",
+                "if True:\n                return await asyncio.wait_for(timeout=5.0, fut=",
+            ),
+            ("asyncio.shield(self._reading)\n", "asyncio.shield(self._reading))\n"),
+        ],
+        "interrupted_at_the_moment_a_view_arrives",
+    ),
+    Mutant(
         "lost spans are rebuilt one after the other",
         flow,
         [
