@@ -74,12 +74,7 @@ MUTANTS = [
     Mutant(
         "5: deep prompts are not replayed",
         chain,
-        [
-            (
-                "payload = Payload(inputs[:, piece.start : piece.end], prompts)",
-                "payload = Payload(inputs[:, piece.start : piece.end])",
-            ),
-        ],
+        [("prompts = self.prompts_for(piece, link.span, n_steps)", "prompts = NO_PROMPTS")],
         "prompts_move_with_their_rows",
     ),
     Mutant(

@@ -51,7 +51,12 @@ class Pair:
         self.reader, self.writer = theirs
         self.our_writer = ours[1]
         self.broken: list[SpanStream] = []
-        self.stream = SpanStream(PEER, SPAN, *ours, self.broken.append)
+        self.told = asyncio.Event()
+        self.stream = SpanStream(PEER, SPAN, *ours, self._on_broken)
+
+    def _on_broken(self, stream: SpanStream) -> None:
+        self.broken.append(stream)
+        self.told.set()
 
     @classmethod
     async def create(cls) -> Pair:
@@ -133,10 +138,8 @@ def test_the_end_is_noticed_while_a_request_is_in_flight(run, last_words):
 def test_the_end_is_noticed_between_requests(run):
     async def main():
         pair = await Pair.create()
-        ended = asyncio.Event()
-        pair.stream._on_broken = lambda _: ended.set()
         pair.writer.close()
-        await ended.wait()
+        await pair.told.wait()
         assert pair.stream.failure is not None
 
     run(main())
