@@ -52,8 +52,8 @@ models: $(STAMP) ## fetch and convert the real model (MODEL=smollm2)
 doctor: $(STAMP) ## check this machine, one line per check
 	$(PY) -m swarmlab.doctor
 
-test: lint ## everything that CI runs: linters, types, import contract, all tests with real swarms
-	$(PY) -m pytest $(ARGS)
+test: lint ## everything that CI runs: linters, types, import contract, all tests with real swarms (not the slow ones)
+	$(PY) -m pytest -m "not slow" $(ARGS)
 
 test-fast: $(STAMP) ## the tests that start no swarm
 	$(PY) -m pytest -m "not swarm and not slow" $(ARGS)

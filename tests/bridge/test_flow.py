@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -14,7 +16,7 @@ from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 from tests.bridge.scripts import Script, scripts  # noqa: E402
 
 
-def play(script: Script) -> Driver:
+def play(script: Script, **settings: int) -> Driver:
     return drive(
         script.play,
         *script.spans,
@@ -22,6 +24,7 @@ def play(script: Script) -> Driver:
         batch=script.batch,
         push=script.push,
         replay_tokens=script.replay_tokens,
+        **settings,
     )
 
 
@@ -33,6 +36,12 @@ long = settings(quick, max_examples=4000)
 @given(scripts())
 def test_every_completed_step_is_that_of_a_session_without_failures(script):
     play(script)
+
+
+@quick
+@given(scripts())
+def test_the_same_with_warm_standbys(script):
+    play(script, standby_tokens=3)
 
 
 @pytest.mark.slow
@@ -80,3 +89,43 @@ def test_inputs_of_earlier_steps_can_be_had_as_long_as_their_row_order_is_known(
         assert driver.flow.history_of(3, 1) is None, "no span begins there"
 
     drive(story, (0, 2), (2, 6), (2, 4), (4, 6), n_blocks=6, batch=2)
+
+
+def test_a_warm_standby_takes_over_with_only_the_newest_tokens_replayed():
+    async def story(driver: Driver) -> None:
+        assert await driver.step(40)
+        for _ in range(20):
+            assert await driver.step(rows=[1, 0])
+        await asyncio.sleep(5)
+        driver.server_at(5).kill()
+        assert await driver.step(rows=[1, 1])
+        assert await driver.step()
+        [event] = driver.events
+        assert event["from_standby"]
+        assert event["tokens_replayed"] <= 2 * (8 + 1)  # two rows, at most the lag and the newest token
+
+    drive(story, (0, 3), (3, 6), (3, 6), n_blocks=6, batch=2, standby_tokens=8)
+
+
+def test_a_standby_that_died_meanwhile_costs_nothing_but_a_whole_replay():
+    async def story(driver: Driver) -> None:
+        assert await driver.step(40)
+        assert await driver.step()
+        await asyncio.sleep(5)
+        used = driver.server_at(5)
+        standbys = [one for one in driver.servers if one is not used and one.span == used.span]
+        for one in (used, standbys[0]):
+            one.kill()
+        assert await driver.step()
+        assert await driver.step()
+
+    drive(story, (0, 3), (3, 6), (3, 6), (3, 6), n_blocks=6, standby_tokens=8)
+
+
+def test_without_spares_there_are_no_standbys():
+    async def story(driver: Driver) -> None:
+        for _ in range(10):
+            assert await driver.step(5)
+        assert driver.flow._standbys.tokens_fed == 0
+
+    drive(story, (0, 3), (3, 6), n_blocks=6, standby_tokens=2)

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from hivemind.p2p import PeerID
@@ -43,6 +44,7 @@ class Link:
 
     :param stream: None or broken means that the span must be rebuilt from ``history``
     :param repair: the task that is rebuilding it; its result takes this link's place
+    :param standby: a spare server that is fed the same history (a swarmlab.bridge.standby.Standby)
     """
 
     span: Span
@@ -50,6 +52,7 @@ class Link:
     latency: ReplyLatency
     stream: SpanStream | None = None
     repair: asyncio.Task[list[Link]] | None = None
+    standby: Any = None
     session_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -110,16 +113,21 @@ class Session:
         self.router.praise(stream.peer_id.to_base58())
         return outputs
 
-    async def replay(self, link: Link, n_steps: int) -> torch.Tensor:
-        """Feed the server of ``link`` its history of ``n_steps`` steps; its outputs, [batch, positions, hidden].
+    async def replay(self, link: Link, n_steps: int, fed_steps: int = 0) -> torch.Tensor:
+        """Feed the server of ``link`` its history of ``n_steps`` steps, of which it has seen ``fed_steps``.
 
+        :returns: its outputs for what it had not seen, [batch, positions, hidden]
         :raises PeerFailed: if the server fails
         """
         inputs = link.history.inputs(self.log, n_steps)
+        start = self.log[fed_steps - 1].end if fed_steps else 0
+        # what it has seen is in the row order of then: its first request brings the rows into today's
+        moved = row_groups(self.log, fed_steps, start, n_steps)[0].rows if fed_steps else None
         outputs = []
-        for piece in replay_slices(self.log, 0, n_steps, self.batch_size, self.settings.replay_tokens):
+        for piece in replay_slices(self.log, start, n_steps, self.batch_size, self.settings.replay_tokens):
+            hypo_ids = torch.from_numpy(moved) if moved is not None and piece.start == start else NO_HYPO_IDS
             prompts = self.prompts_for(piece, link.span, n_steps)
-            payload = Payload(inputs[:, piece.start : piece.end], prompts)
+            payload = Payload(inputs[:, piece.start : piece.end], prompts, hypo_ids)
             outputs.append(await self.ask(link, payload, str(uuid.uuid4())))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 

@@ -20,6 +20,7 @@ import torch
 from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.bridge.rebuild import Budget, Recovery, close_streams, rebuild
+from swarmlab.bridge.standby import Standbys
 from swarmlab.bridge.stream import SpanStream
 from swarmlab.bridge.wire import NextServer
 from swarmlab.recovery.failure import Cause, PeerFailed
@@ -59,6 +60,7 @@ class Flow:
         self._links: list[Link] = []
         self._closed = False
         self._budget: Budget | None = None
+        self._standbys = Standbys(session, session.settings.standby_tokens)
 
     @property
     def spans(self) -> list[tuple[Span, str | None]]:
@@ -112,6 +114,7 @@ class Flow:
         async with self._turn:
             self._closed = True
             self._stop_repairs()
+            self._standbys.drop(self._links)
             streams = [link.stream for link in self._links if link.stream is not None]
             self._links = []
             await asyncio.gather(*(stream.aclose(self.session.settings.close_s) for stream in streams))
@@ -120,6 +123,7 @@ class Flow:
         """End the session without waiting for anything; for finalizers, on the loop's thread."""
         self._closed = True
         self._stop_repairs()
+        self._standbys.drop(self._links)
         close_streams(self.session, self._links)
         self._links = []
 
@@ -167,6 +171,7 @@ class Flow:
             hidden = outputs[:, -entry.n_tokens :]
             index += len(links)
         self._repair_lost(range(len(self._links)))  # those that broke after their part of the step
+        self._standbys.follow(self._links)
         return hidden
 
     async def _rebuild(
@@ -179,9 +184,22 @@ class Flow:
             self.session.router.blame(failure.attempt)
         if link.stream is not None:
             close_streams(self.session, [link])
-        rebuilt = await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
+        rebuilt = await self._from_standby(link, n_steps, recovery)
+        if rebuilt is None:
+            rebuilt = await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
         self._tell(recovery, n_steps)
         return rebuilt
+
+    async def _from_standby(
+        self, lost: Link, n_steps: int, recovery: Recovery
+    ) -> tuple[list[Link], torch.Tensor | None] | None:
+        taken = await self._standbys.take(lost, n_steps, recovery)
+        if taken is None:
+            return None
+        link, outputs = taken
+        if link.stream is not None:
+            link.stream.on_broken = self._on_broken
+        return [link], outputs
 
     def _repair_lost(self, indices: range) -> None:
         """Start rebuilding lost spans at once, beside whatever else goes on: their histories are complete."""
@@ -242,6 +260,7 @@ class Flow:
     def _rewind(self, n_steps: int) -> None:
         session = self.session
         self._stop_repairs()
+        self._standbys.drop(self._links)
         close_streams(session, self._links)
         usable = {i for i, link in enumerate(self._links) if link.history.rewind(session.log, n_steps)}
         merged = merge_unusable([link.span for link in self._links], usable)

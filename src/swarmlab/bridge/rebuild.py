@@ -45,6 +45,7 @@ class Recovery:
     replay_s: float = 0.0
     tokens_replayed: int = 0
     requests: int = 0
+    from_standby: bool = False
 
     @property
     def total_s(self) -> float:
@@ -57,10 +58,11 @@ class Recovery:
             self.cause = attempt.cause.value
             self.reroute_s = self.connect_s = self.replay_s = 0.0
             self.tokens_replayed = self.requests = 0
-            self.replacements = []
+            self.replacements, self.from_standby = [], False
         self.detect_s += detect_s
         start, _, end = attempt.span.partition(":")
-        self.failed.append({"start": int(start), "end": int(end or int(start) + 1), "peer": attempt.peer_id})
+        blocks = {"start": int(start), "end": int(end or int(start) + 1)}
+        self.failed.append({**blocks, "peer": attempt.peer_id, "cause": attempt.cause.value})
         self.attempts.append(attempt)
 
 
@@ -205,7 +207,7 @@ async def _replay(session: Session, link: Link, n_steps: int, recovery: Recovery
     recovery.replay_s += time.monotonic() - started_at_s
     recovery.requests += link.stream.n_requests
     recovery.tokens_replayed += outputs.shape[0] * outputs.shape[1]
-    recovery.replacements.append(_place(link))
+    recovery.replacements.append(place_of(link))
     return outputs
 
 
@@ -229,7 +231,7 @@ def close_streams(session: Session, links: list[Link]) -> None:
             keep(asyncio.ensure_future(link.stream.aclose(session.settings.close_s)))
 
 
-def _place(link: Link) -> dict:
+def place_of(link: Link) -> dict:
     assert link.stream is not None
     return {"start": link.span.start, "end": link.span.end, "peer": link.stream.peer_id.to_base58()}
 

@@ -92,6 +92,18 @@ class Router:
                 retry_s = min(2 * retry_s, self._settings.retry_max_s)
             view = await self._fresh_view(0.0)
 
+    async def spare(self, span: Span, need: Need, avoid: set[str]) -> Hop | None:
+        """A server that could take all of ``span`` and is none of ``avoid``; None if there is none just now."""
+        view = await self._fresh_view(self._settings.view_age_s)
+        excluded = self._bans.excluded(time.monotonic(), view) | avoid
+        try:
+            hops = cheapest_chain(
+                view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=self._bans.suspects()
+            )
+        except NoRoute:
+            return None
+        return hops[0] if len(hops) == 1 else None
+
     def blame(self, attempt: Attempt) -> None:
         """Draw the consequence of a failure for later choices; once, however often it is told."""
         if self._blamed.get(attempt.peer_id) is attempt:

@@ -43,7 +43,7 @@ class SpanStream:
         self._replies: asyncio.Queue[runtime_pb2.ExpertResponse | None] = asyncio.Queue()
         self._failure: PeerFailed | None = None
         self._closing = False
-        self._on_broken = on_broken
+        self.on_broken = on_broken
         self._reading = asyncio.create_task(self._read(reader))
 
     @classmethod
@@ -159,8 +159,8 @@ class SpanStream:
         self._replies.put_nowait(None)
         if not self._closing:
             self._let_go()
-            if self._on_broken is not None:
-                self._on_broken(self)
+            if self.on_broken is not None:
+                self.on_broken(self)
 
     def _let_go(self) -> None:
         if asyncio.current_task() is not self._reading:

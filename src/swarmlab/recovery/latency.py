@@ -57,6 +57,7 @@ class ReplyLatency:
         """How long a reply may take at all, whatever the probes say."""
         settings = self._settings
         slow = max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
+        slow = min(slow, settings.hard_max_s)  # a few slow replies must not make it endless
         # a rate learnt from short requests may be nothing but noise; here only a safe one will do
         rate = max(settings.token_s, settings.suspect_factor * (self._token_s or 0.0))
         return max(slow + rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields
 from swarmlab.errors import BadInput
 
 
+MAY_BE_ZERO = ("standby_tokens",)
+
+
 @dataclass(frozen=True)
 class RecoverySettings:
     """How long to wait, whom to avoid and when to give up. All times in seconds of the client's clock.
@@ -23,6 +26,7 @@ class RecoverySettings:
     :param backoff_s: a peer that our own libp2p does not dial yet is set aside this long
     :param alloc_s: how long a server may queue our cache allocation before it answers "busy"
     :param replay_tokens: most tokens (batch times positions) in one request; petals refuses more than 2,048
+    :param standby_tokens: keep a warm standby for each span, at most about this many positions behind; 0 keeps none
     :param suspect_floor_s: a reply later than this is suspicious at the earliest
     :param suspect_factor: ... and later than this multiple of the mean step time
     :param first_reply_s: the same bound while nothing has been observed yet
@@ -30,6 +34,7 @@ class RecoverySettings:
     :param probe_s: a suspected server must answer a probe within this time
     :param hard_floor_s: a server that answers probes but not the request is given up after this at the earliest
     :param hard_factor: ... and after this multiple of the mean step time
+    :param hard_max_s: ... and after this at the latest, unless the request is long
     :param idle_s: a span idle for this long is reopened before the server's own step timeout (300 s) closes it
     :param lifetime_s: ... and one open this long before the server's session timeout (1,800 s) does
     :param close_s: longest wait for a polite goodbye
@@ -48,6 +53,7 @@ class RecoverySettings:
     backoff_s: float = 0.5
     alloc_s: float = 2.0
     replay_tokens: int = 1024
+    standby_tokens: int = 0
     suspect_floor_s: float = 0.5
     suspect_factor: float = 6.0
     first_reply_s: float = 10.0
@@ -55,6 +61,7 @@ class RecoverySettings:
     probe_s: float = 1.0
     hard_floor_s: float = 20.0
     hard_factor: float = 60.0
+    hard_max_s: float = 60.0
     idle_s: float = 270.0
     lifetime_s: float = 1700.0
     close_s: float = 1.0
@@ -63,5 +70,7 @@ class RecoverySettings:
         for entry in fields(self):
             value = getattr(self, entry.name)
             kind, allowed = (int, "a whole number") if entry.type == "int" else ((int, float), "a number")
-            if not isinstance(value, kind) or isinstance(value, bool) or not value > 0:
-                raise BadInput(f"recovery.{entry.name}", value, f"{allowed} above 0")
+            number = isinstance(value, kind) and not isinstance(value, bool)
+            if not number or not (value > 0 or (entry.name in MAY_BE_ZERO and value == 0)):
+                or_zero = ", or 0 for none" if entry.name in MAY_BE_ZERO else ""
+                raise BadInput(f"recovery.{entry.name}", value, f"{allowed} above 0{or_zero}")
