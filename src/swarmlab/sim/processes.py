@@ -1,0 +1,238 @@
+"""What one simulated server does: it joins, loads, serves, checks, reloads, and one day is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import simpy
+
+from swarmlab.placement.cost import LoadCost
+from swarmlab.placement.policy import Server
+from swarmlab.sim.account import ReloadAccount
+from swarmlab.sim.population import CHECKS, DELAYS, LAPSES, POLICIES, Ending, generator
+from swarmlab.sim.reload import steps
+from swarmlab.types import ServerRecord, ServerState, Span
+
+if TYPE_CHECKING:
+    from simpy.events import ProcessGenerator
+
+    from swarmlab.placement.memory import Memory
+    from swarmlab.sim.population import Member
+    from swarmlab.sim.reload import Step
+    from swarmlab.sim.world import World
+    from swarmlab.types import Decision, Intent
+
+LAPSE_S = (30.0, 120.0)
+
+
+class ServerLife:
+    """All visits of one member to one world. ``run`` is its SimPy process.
+
+    :param index: place in the population, which names its streams of random numbers
+    """
+
+    def __init__(self, world: World, member: Member, index: int) -> None:
+        self.world, self.member = world, member
+        self.width = min(member.n_blocks, world.settings.n_blocks)
+        cost = world.settings
+        self.load = LoadCost(cost.s_per_block, cost.s_per_move, keeps_overlap=world.arm.keeps_overlap)
+        self._checks, self._draws, self._delays, self._lapses = (
+            generator(world.seed, concern, index) for concern in (CHECKS, POLICIES, DELAYS, LAPSES)
+        )
+        self.span: Span | None = None
+        self._memory: Memory | None = None
+        self._record: ServerRecord | None = None
+        self._reload: ReloadAccount | None = None
+        self._visit = 0
+
+    def run(self) -> ProcessGenerator:
+        """Come and go as the schedule says."""
+        world = self.world
+        if world.settings.lapses_per_hour > 0:
+            world.env.process(self._lapse())
+        for visit in self.member.visits:
+            if visit.start_s >= world.settings.duration_s:
+                return
+            yield world.env.timeout(visit.start_s - world.now_s)
+            life = world.env.process(self._live())
+            if visit.end_s >= world.settings.duration_s:
+                return
+            yield world.env.timeout(visit.end_s - world.now_s)
+            life.interrupt(visit.ending)
+            yield life
+
+    def _live(self) -> ProcessGenerator:
+        self._visit += 1
+        self.world.present[self.member.name] = self.member
+        self.world.env.process(self._renew(self._visit))
+        try:
+            yield from self._choose_and_load(None)
+            wait_s = self._first_check_s()
+            while True:
+                yield self.world.env.timeout(wait_s)
+                decision = self._check()
+                if decision.moved:
+                    yield from self._carry_out(decision)
+                wait_s = self._next_check_s() if decision.check_again_s is None else decision.check_again_s
+        except simpy.Interrupt as interrupt:
+            self._end(Ending(interrupt.cause))
+
+    def _check(self) -> Decision:
+        world, intent = self.world, self._record.intent if self._record else None
+        world.n_checks += 1
+        view = world.dht.view(world.now_s)
+        decision = world.arm.policy.reconsider(view, self._server(), self._memory, self._draws)
+        self._memory = decision.memory
+        if decision.moved or decision.intent != intent:
+            self._log_decision("check", decision, decision.target if decision.keeps_target else None)
+        if not decision.moved and decision.intent != intent:
+            self._announce(self.span, ServerState.ONLINE, decision.intent)
+        return decision
+
+    def _carry_out(self, decision: Decision) -> ProcessGenerator:
+        if decision.keeps_target:
+            yield from self._change(self.span, decision.target)
+            return
+        # the original: offline first, then a new choice from whatever is seen by then
+        old = self.span
+        self._begin_reload(old)
+        self._serve(None)
+        self._announce(old, ServerState.OFFLINE)
+        yield from self._choose_and_load(old)
+
+    def _choose_and_load(self, old: Span | None) -> ProcessGenerator:
+        world = self.world
+        mean_s = world.settings.mean_choice_delay_s
+        if mean_s > 0:
+            yield world.env.timeout(self._delays.uniform(0, 2 * mean_s))
+        view = world.dht.view(world.now_s)
+        self.span = None
+        decision = world.arm.policy.choose(view, self._server(), self._draws)
+        self._log_decision("join" if old is None else "choose", replace(decision, old=old), decision.target)
+        yield from self._change(old, decision.target)
+
+    def _change(self, old: Span | None, new: Span) -> ProcessGenerator:
+        # `old` is what it served before; where that was unloaded already, a reload is under way
+        reload = self._reload or self._begin_reload(old)
+        unloaded = self.member.name not in self.world.serving
+        plan = steps(None if unloaded else old, new, self.load)
+        reload.new, reload.kept = new, 0 if old is None or unloaded else plan[0].kept
+        self._announce(new, ServerState.JOINING)
+        self.span = new
+        for step in plan:
+            yield from self._load(step, reload)
+        self._serve(new)
+        self._end_reload(completed=True)
+        self._announce(new, ServerState.ONLINE)
+        self._log_state(ServerState.ONLINE)
+
+    def _load(self, step: Step, reload: ReloadAccount) -> ProcessGenerator:
+        self._serve(step.serving)
+        self._log_state(ServerState.JOINING)
+        if step.seconds > 0:
+            yield self.world.env.timeout(step.seconds)
+        reload.load(step.blocks)
+
+    def _serve(self, span: Span | None) -> None:
+        # What is not served is counted up to now with what was served until now.
+        self._count_lost()
+        if span is None:
+            self.world.serving.pop(self.member.name, None)
+        else:
+            self.world.serving[self.member.name] = span
+
+    def _count_lost(self) -> None:
+        if self._reload is not None:
+            served = self.world.serving.get(self.member.name)
+            self._reload.count(self.world.now_s, self.width - (served.length if served else 0))
+
+    def _begin_reload(self, old: Span | None) -> ReloadAccount:
+        self._reload = ReloadAccount(old, self.world.now_s)
+        self.world.loading.add(self.member.name)
+        return self._reload
+
+    def _end_reload(self, *, completed: bool) -> None:
+        if self._reload is None:
+            return
+        self._count_lost()
+        row = self._reload.row(self.world.now_s, completed=completed)
+        self.world.log("reloads", server=self.member.name, throughput_tps=self.member.throughput_tps, **row)
+        self._reload = None
+        self.world.loading.discard(self.member.name)
+
+    def _end(self, ending: Ending) -> None:
+        self._end_reload(completed=False)
+        self._serve(None)
+        del self.world.present[self.member.name]
+        if ending is Ending.LEAVE and self._record is not None:
+            self._announce(self._record.span, ServerState.OFFLINE)
+        self._log_state(ending)
+        self.span, self._memory, self._record = None, None, None
+        self._visit += 1
+
+    def _announce(self, span: Span | None, state: ServerState, intent: Intent | None = None) -> None:
+        if span is None:
+            return
+        expires_at_s = self.world.now_s + self.world.settings.expiration_s
+        self._record = ServerRecord(
+            self.member.name,
+            span,
+            self.member.throughput_tps,
+            state,
+            expires_at_s=expires_at_s,
+            intent=intent,
+        )
+        self.world.announce(self._record)
+
+    def _renew(self, visit: int) -> ProcessGenerator:
+        while True:
+            yield self.world.env.timeout(self.world.settings.update_period_s)
+            if self._visit != visit:
+                return
+            if self._record is not None and self._record.state is not ServerState.OFFLINE:
+                self._announce(self._record.span, self._record.state, self._record.intent)
+
+    def _lapse(self) -> ProcessGenerator:
+        mean_gap_s = 3600.0 / self.world.settings.lapses_per_hour
+        while True:
+            yield self.world.env.timeout(self._lapses.exponential(mean_gap_s))
+            self.world.dht.hide(self.member.name, self.world.now_s + self._lapses.uniform(*LAPSE_S))
+
+    def _server(self) -> Server:
+        return Server(self.member.name, self.width, self.member.throughput_tps, self.span, self.load)
+
+    def _first_check_s(self) -> float:
+        mean_s = self.world.settings.check_period_s
+        return self._checks.uniform(0, 2 * mean_s if self.world.settings.check_evenly else mean_s)
+
+    def _next_check_s(self) -> float:
+        mean_s = self.world.settings.check_period_s
+        return self._checks.uniform(0, 2 * mean_s) if self.world.settings.check_evenly else mean_s
+
+    def _log_decision(self, phase: str, decision: Decision, chosen: Span | None) -> None:
+        self.world.log(
+            "decisions",
+            server=self.member.name,
+            phase=phase,
+            policy=decision.policy,
+            moved=decision.moved,
+            old=None if decision.old is None else str(decision.old),
+            target=str(decision.target),
+            chosen=None if chosen is None else str(chosen),
+            intent=None if decision.intent is None else str(decision.intent.span),
+            reason=decision.reason,
+            predicted_gain=decision.predicted_tps - decision.expected_stay_tps,
+        )
+
+    def _log_state(self, state: str) -> None:
+        served = self.world.serving.get(self.member.name)
+        self.world.log(
+            "servers",
+            server=self.member.name,
+            state=str(state),
+            start=self.span.start if self.span else None,
+            end=self.span.end if self.span else None,
+            serving_start=served.start if served else None,
+            serving_end=served.end if served else None,
+        )

@@ -1,0 +1,68 @@
+"""Runs one arm on one population, and the bound that no arm can pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from swarmlab.placement.problem import Problem
+from swarmlab.placement.search import good_placement
+from swarmlab.sim.processes import ServerLife
+from swarmlab.sim.world import TIME_DIGITS, Arm, World
+from swarmlab.types import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swarmlab.sim.population import Member
+    from swarmlab.sim.settings import SimSettings
+
+OPTIMAL = "optimal"
+
+
+def simulate(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: int) -> list[Event]:
+    """What happens in the swarm: one event after another, the same each time for the same arguments.
+
+    :param seed: of checks, delays, lapses and the policy's own draws; the population is in ``members``
+    """
+    world = World(arm, settings, seed)
+    for index, member in enumerate(members):
+        world.env.process(ServerLife(world, member, index).run())
+    world.env.process(world.sample())
+    world.env.run(until=settings.duration_s)
+    return world.history
+
+
+def optimum(settings: SimSettings, members: Sequence[Member], seed: int) -> list[Event]:
+    """The best placement of the servers present at each sample, as if all could move for nothing.
+
+    ``swarm_tps`` is what a search found, ``optimal_tps`` a bound that is certain.
+    """
+    events = []
+    for number in range(int(np.ceil(settings.duration_s / settings.sample_every_s))):
+        at_s = number * settings.sample_every_s
+        there = [member for member in members if member.present(at_s)]
+        best = good_placement(
+            _problem(settings, there), np.random.default_rng(seed), kicks=settings.optimum_kicks
+        )
+        fields = {
+            "swarm_tps": best.swarm_tps,
+            "optimal_tps": best.bound_tps,
+            "bound_gap": best.gap,
+            "n_active": len(there),
+        }
+        events.append(Event(round(at_s, TIME_DIGITS), "balance", OPTIMAL, fields))
+    return events
+
+
+def _problem(settings: SimSettings, there: Sequence[Member]) -> Problem:
+    widths = [min(member.n_blocks, settings.n_blocks) for member in there]
+    return Problem(
+        settings.n_blocks,
+        tuple(member.name for member in there),
+        np.array(widths, dtype=np.int64),
+        np.array([member.throughput_tps for member in there], dtype=np.float64),
+        np.zeros(len(there), dtype=np.int64),
+        np.zeros(settings.n_blocks),
+    )

@@ -1,0 +1,131 @@
+"""The simulated swarm that all its servers share: the clock, the DHT, who really serves what, and the history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import simpy
+
+from swarmlab.placement.layout import block_sums, layout_of
+from swarmlab.sim.dht import Dht
+from swarmlab.types import Event
+
+if TYPE_CHECKING:
+    from simpy.events import ProcessGenerator
+
+    from swarmlab.placement.layout import Floats
+    from swarmlab.placement.policy import Policy
+    from swarmlab.sim.population import Member
+    from swarmlab.sim.settings import SimSettings
+    from swarmlab.types import ServerRecord, Span
+
+TIME_DIGITS = 3  # of a second: far below any modelled time
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared: a policy, and the kind of server that carries it out.
+
+    :param keeps_overlap: True if blocks in both spans stay loaded and go on serving; unmodified Petals unloads all
+    """
+
+    name: str
+    policy: Policy
+    keeps_overlap: bool = False
+
+
+@dataclass
+class World:
+    """State of one simulated swarm.
+
+    :param serving: the blocks each present server really serves; servers that serve nothing are not in it
+    :param present: servers that are in the swarm, by name
+    :param history: what has happened, in order
+    """
+
+    arm: Arm
+    settings: SimSettings
+    seed: int
+    env: simpy.Environment = field(default_factory=simpy.Environment)
+    serving: dict[str, Span] = field(default_factory=dict)
+    present: dict[str, Member] = field(default_factory=dict)
+    loading: set[str] = field(default_factory=set)
+    history: list[Event] = field(default_factory=list)
+    n_checks: int = 0
+
+    def __post_init__(self) -> None:
+        self.dht = Dht(self.settings.n_blocks, self.settings.view_age_s)
+
+    @property
+    def now_s(self) -> float:
+        return float(self.env.now)
+
+    def log(self, kind: str, **fields: Any) -> None:
+        """Append one row to the history."""
+        self.history.append(Event(round(self.now_s, TIME_DIGITS), kind, self.arm.name, fields))
+
+    def announce(self, record: ServerRecord) -> None:
+        """Store a record in the DHT, where others find it after ``announce_delay_s``."""
+        if self.settings.announce_delay_s == 0:
+            self.dht.store(record)
+        else:
+            self.env.process(self._spread(record))
+
+    def _spread(self, record: ServerRecord) -> ProcessGenerator:
+        yield self.env.timeout(self.settings.announce_delay_s)
+        self.dht.store(record)
+
+    def served_tps(self) -> Floats:
+        """Tokens/s that can really pass through each block now."""
+        names = sorted(self.serving)
+        spans = [self.serving[name] for name in names]
+        return block_sums(
+            np.array([span.start for span in spans], dtype=np.int64),
+            np.array([span.end for span in spans], dtype=np.int64),
+            np.array([self.present[name].throughput_tps for name in names], dtype=np.float64),
+            self.settings.n_blocks,
+        )
+
+    def sample(self) -> ProcessGenerator:
+        """Record the throughput of the swarm at even intervals, and of each block at longer ones."""
+        next_blocks_s = 0.0
+        yield self.env.timeout(0)  # whoever joins at the very start is there
+        while True:
+            view = self.dht.view(self.now_s)
+            served, announced = self.served_tps(), layout_of(view).throughput_tps
+            self.log(
+                "balance",
+                swarm_tps=float(served.min()),
+                announced_swarm_tps=float(announced.min()),
+                n_active=len(self.present),
+                capacity_block_tps=self._capacity_block_tps(),
+                n_moving=len(self.loading),
+                blocks_unserved=int((served <= 0).sum()),
+                n_checks=self.n_checks,
+            )
+            if self.now_s >= next_blocks_s:
+                next_blocks_s += self.settings.blocks_every_s
+                self._log_blocks(served, announced)
+            yield self.env.timeout(self.settings.sample_every_s)
+
+    def _capacity_block_tps(self) -> float:
+        # What all present servers could do, blocks times tokens/s.
+        return sum(
+            member.throughput_tps * min(member.n_blocks, self.settings.n_blocks)
+            for _, member in sorted(self.present.items())
+        )
+
+    def _log_blocks(self, served: Floats, announced: Floats) -> None:
+        holders = np.zeros(len(served), dtype=np.int64)
+        for span in self.serving.values():
+            holders[span.start : span.end] += 1
+        for block, count in enumerate(holders.tolist()):
+            self.log(
+                "blocks",
+                block=block,
+                announced_tps=float(announced[block]),
+                served_tps=float(served[block]),
+                n_servers=count,
+            )
