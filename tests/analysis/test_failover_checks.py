@@ -251,19 +251,19 @@ def test_a_metric_that_does_not_exist_is_unknown():
     assert any("outcomez" in text for text in against(findings))
 
 
-def test_expectations_cover_the_default_scenarios_and_count_their_failures():
-    defaults = {}
+def test_expectations_cover_all_scenarios_and_count_their_failures():
+    counted = {}
     for path in (EXPERIMENT / "scenarios").glob("*.yaml"):
         scenario = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if scenario["set"] == "default":
-            defaults[path.stem] = sum(fault["fault"] in FAILURES for fault in scenario["faults"])
-    assert {name: wanted.get("failures", 1) for name, wanted in EXPECTED["scenarios"].items()} == defaults
+        counted[path.stem] = sum(fault["fault"] in FAILURES for fault in scenario["faults"])
+    assert {name: wanted.get("failures", 1) for name, wanted in EXPECTED["scenarios"].items()} == counted
 
 
 def test_the_expectations_are_the_experiments_claim():
     scenarios = EXPECTED["scenarios"]
-    for name, scenario in scenarios.items():
+    for scenario in scenarios.values():
         assert scenario["arms"]["swarmlab"]["outcome"] == "identical"
-        if name != "prefill":
-            assert scenario["arms"]["petals"] == {"outcome": "exception", "seen_broken_input_cache": True}
-    assert scenarios["split_replacement"]["arms"]["issue_patch"]["outcome"] == "wrong"
+    for name in ("kill_last", "kill_first", "kill_middle", "split_replacement", "batch_of_3"):
+        assert scenarios[name]["arms"]["petals"] == {"outcome": "exception", "seen_broken_input_cache": True}
+    for name in ("split_replacement", "batch_of_3"):
+        assert scenarios[name]["arms"]["issue_patch"]["outcome"] == "wrong"

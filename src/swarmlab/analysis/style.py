@@ -23,7 +23,20 @@ ARM_STYLES = {
     "issue_patch": ArmStyle("issue patch", "#56B4E9", "^", "-.", 2),
     "restart": ArmStyle("restart", "#CC79A7", "D", ":", 3),
     "cacheless": ArmStyle("cacheless", "#E69F00", "v", ":", 4),
+    "swarmlab_standby": ArmStyle("swarmlab, standby", "#009E73", "P", "--", 4),
     "swarmlab": ArmStyle("swarmlab", "#000000", "o", "-", 5),
+}
+# Placement arms; those that both kinds of experiment have look the same in both.
+PLACEMENT_STYLES = {
+    "optimal": ArmStyle("upper bound", "#999999", ".", "-", 0),
+    "none": ArmStyle("none", "#555555", "x", ":", 1),
+    "join_only": ArmStyle("join only", "#E69F00", "v", ":", 2),
+    "appendix_d_1": ArmStyle("appendix D, p = 1 %", "#56B4E9", "^", "-.", 3),
+    "appendix_d_10": ArmStyle("appendix D, p = 10 %", "#0072B2", "D", "-.", 4),
+    "appendix_d_20": ArmStyle("appendix D, p = 20 %", "#CC79A7", "<", "-.", 5),
+    "petals": ARM_STYLES["petals"],
+    "recheck": ArmStyle("recheck (PR 493)", "#009E73", "P", "--", 6),
+    "swarmlab": ARM_STYLES["swarmlab"],
 }
 OTHER = ArmStyle("", "#009E73", "P", "-.", 6)
 
@@ -33,4 +46,5 @@ OUTCOME_SIGNS = {"identical": "=", "wrong": "\u2260", "exception": "!", "hang": 
 
 def style_of(arm: str) -> ArmStyle:
     """The arm's style; an arm without one gets a common style under its own name."""
-    return ARM_STYLES.get(arm, ArmStyle(arm, OTHER.color, OTHER.marker, OTHER.line, OTHER.order))
+    known = {**ARM_STYLES, **PLACEMENT_STYLES}
+    return known.get(arm, ArmStyle(arm, OTHER.color, OTHER.marker, OTHER.line, OTHER.order))

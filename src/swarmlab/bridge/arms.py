@@ -28,6 +28,8 @@ PETALS_SESSIONS: Mapping[str, type[InferenceSession]] = {
     "reference": InferenceSession,  # the same, in a swarm without failures
     "issue_patch": PatchedInferenceSession,
 }
+# our own arms, and the recovery settings in which they differ from those of the run
+OURS: Mapping[str, Mapping[str, Any]] = {"swarmlab": {}, "swarmlab_standby": {"standby_tokens": 16}}
 LOCAL = "plain"  # no swarm: what every arm must equal
 
 
@@ -43,12 +45,12 @@ def open_session(
     """A session of ``arm``; servers are contacted at its first step.
 
     :param model_path: folder of the checkpoint, for the plain arm
-    :param recovery: RecoverySettings by name, for the swarmlab arm
+    :param recovery: RecoverySettings by name, for our own arms
     """
     if arm == LOCAL:
         return LocalSession(load_plain(open_checkpoint(model_path)))
-    if arm == "swarmlab":
-        settings = RecoverySettings(**recovery)
+    if arm in OURS:
+        settings = RecoverySettings(**{**recovery, **OURS[arm]})
         return FaultTolerantSession(manager, max_length, settings=settings, on_event=on_event)
     return PETALS_SESSIONS[arm](manager, max_length)
 

@@ -75,7 +75,7 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
         manager = model.transformer.h.sequence_manager
         for floor in measure_floors(manager, run.session, run.failovers, args["floor_repeats"]):
             reporter.send("floor", **floor)
-    reporter.send("done", text=run.text())
+    reporter.send("done", text=run.text(), **run.standby_cost())
     run.session.close()
     return 0
 
@@ -162,6 +162,13 @@ class ClientRun:
         if self._sequences is not None:
             arrays["sequences"] = self._sequences
         save_states(Path(self._args["states_path"]), arrays)
+
+    def standby_cost(self) -> dict[str, Any]:
+        """What warm standbys cost: tokens (batch times positions) sent to them, and seconds of their servers."""
+        if not isinstance(self.session, FaultTolerantSession):
+            return {}
+        tokens, seconds = self.session.standby_cost
+        return {"standby_tokens": tokens, "standby_s": seconds}
 
     def text(self) -> list[str] | None:
         """The generated text of each row, if the model comes with a tokenizer."""

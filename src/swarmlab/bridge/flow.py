@@ -71,6 +71,11 @@ class Flow:
         ]
 
     @property
+    def standby_cost(self) -> tuple[int, float]:
+        """Tokens fed to warm standbys so far, and the seconds that took."""
+        return self._standbys.tokens_fed, self._standbys.seconds_fed
+
+    @property
     def history_bytes(self) -> int:
         """Memory held by the histories of all spans."""
         return sum(link.history.n_bytes for link in self._links)

@@ -76,6 +76,11 @@ class FaultTolerantSession:
         """Client memory held for recovery."""
         return self._flow.history_bytes
 
+    @property
+    def standby_cost(self) -> tuple[int, float]:
+        """Tokens (batch times positions) fed to warm standbys so far, and the seconds they took for it."""
+        return self._flow.standby_cost
+
     def step_end(self, step: int) -> int:
         """Position after the step with this index."""
         return self._flow.session.log[step].end

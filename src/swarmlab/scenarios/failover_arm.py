@@ -52,6 +52,7 @@ class ArmRun:
     _retries: int = field(default=0, init=False)
     _error: str | None = field(default=None, init=False)
     _text: list[str] | None = field(default=None, init=False)
+    _extra: dict[str, Any] = field(default_factory=dict, init=False)
     _seen_broken_input_cache: bool = field(default=False, init=False)
 
     def run(self) -> tuple[str, str]:
@@ -107,6 +108,7 @@ class ArmRun:
             error=self._error,
             elapsed_s=time.monotonic() - started_s,
             text=self._text,
+            **self._extra,
             seen_broken_input_cache=self._seen_broken_input_cache,
         )
         return outcome, self._error or f"{self._tokens} tokens"
@@ -169,6 +171,7 @@ class ArmRun:
             failed=message["failed"],
             spans=message["replacements"],
             peers_tried=message["attempts"],
+            from_standby=message.get("from_standby", False),
         )
 
     def _on_floor(self, message: Message) -> None:
@@ -177,6 +180,7 @@ class ArmRun:
 
     def _on_done(self, message: Message) -> None:
         self._text = message.get("text")
+        self._extra = {name: message[name] for name in ("standby_tokens", "standby_s") if name in message}
 
     def _look_for_assertion(self, text: str) -> None:
         self._seen_broken_input_cache = self._seen_broken_input_cache or BROKEN_INPUT_CACHE in text
