@@ -18,6 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
+from swarmlab.sim.settings import SimSettings
+from swarmlab.sim.settings import check as check_sim
 from swarmlab.types import MAX_THROUGHPUT_TPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,11 @@ CONFIGS = ROOT / "configs"
 
 # What each experiment can compare.
 ARMS_OF = {"failover": ("petals", "issue_patch", "swarmlab")}
+
+PLACEMENT_ARMS = (
+    "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "swarmlab",
+)  # fmt: skip
+ARMS_OF |= {"report_389": PLACEMENT_ARMS, "appendix_e": PLACEMENT_ARMS}
 
 DTYPES = ("float32", "float16", "bfloat16")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -127,6 +134,7 @@ class RunSettings:
     swarm: SwarmSettings = field(default_factory=SwarmSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
+    sim: SimSettings = field(default_factory=SimSettings)
 
     def recovery_settings(self) -> RecoverySettings:
         """
@@ -240,6 +248,7 @@ def _check(settings: RunSettings) -> None:
         if not 0 < value < float("inf"):
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
+    check_sim(settings.sim)
     _check_swarm(settings.swarm)
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 
 from swarmlab.errors import BadInput
-from swarmlab.judges import failover
+from swarmlab.judges import appendix_e, failover, report_389
 
-JUDGES: dict[str, ModuleType] = {"failover": failover}
+JUDGES: dict[str, ModuleType] = {
+    "failover": failover,
+    "report_389": report_389,
+    "appendix_e": appendix_e,
+}
 
 
 def judge_of(exp: str) -> ModuleType:

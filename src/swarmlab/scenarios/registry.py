@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from swarmlab.scenarios.appendix_e import build_appendix_e
 from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
+from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.settings import RunSettings
 
-BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {"failover": build_failover}
+BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
+    "failover": build_failover,
+    "report_389": build_report_389,
+    "appendix_e": build_appendix_e,
+}
 
 
 def build(settings: RunSettings) -> Experiment:

@@ -1,0 +1,112 @@
+"""What a simulated run shows of each arm: throughput against the bound, and what moving cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+OPTIMAL = "optimal"
+RETURN_S = 3600.0  # a server that comes back within this to the span it left has oscillated
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Part:
+    """The rows of one arm in one scenario with one population, in the order of time."""
+
+    balance: list[Row] = field(default_factory=list)
+    reloads: list[Row] = field(default_factory=list)
+    decisions: list[Row] = field(default_factory=list)
+
+
+Key = tuple[str, str, int]  # scenario, arm, repeat
+
+
+def parts(history: Mapping[str, Iterable[Row]]) -> dict[Key, Part]:
+    """Sort rows of ``balance``, ``reloads`` and ``decisions`` by scenario, arm and repeat."""
+    found: dict[Key, Part] = defaultdict(Part)
+    for kind in ("balance", "reloads", "decisions"):
+        for row in history.get(kind, ()):
+            getattr(found[row["scenario"], row["arm"], row["repeat"]], kind).append(row)
+    return dict(found)
+
+
+def bounds(found: Mapping[Key, Part]) -> dict[tuple[str, int], dict[float, float]]:
+    """Certified upper bound of the swarm throughput by time, for each scenario and repeat."""
+    return {
+        (scenario, repeat): {row["t"]: row["optimal_tps"] for row in part.balance}
+        for (scenario, arm, repeat), part in found.items()
+        if arm == OPTIMAL
+    }
+
+
+def measure(
+    history: Mapping[str, Iterable[Row]], *, warm_up_s: float, sample_every_s: float
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Scenario to arm to metric; of several populations the mean, and the least share of the bound."""
+    found = parts(history)
+    limits = bounds(found)
+    measured: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for (scenario, arm, repeat), part in found.items():
+        limit = limits.get((scenario, repeat), {})
+        measured[scenario][arm].append(_measure_part(part, limit, warm_up_s, sample_every_s))
+    return {
+        scenario: {arm: _over_repeats(rows) for arm, rows in arms.items()}
+        for scenario, arms in measured.items()
+    }
+
+
+def _measure_part(part: Part, limit: Mapping[float, float], warm_up_s: float, every_s: float) -> Row:
+    rows = [row for row in part.balance if row["t"] >= warm_up_s]
+    swarm = np.array([row["swarm_tps"] for row in rows], dtype=float)
+    shares = [row["swarm_tps"] / limit[row["t"]] for row in rows if limit.get(row["t"], 0) > 0]
+    moves = [row for row in part.reloads if row["old_start"] is not None]
+    capacity = every_s * sum(row.get("capacity_block_tps") or 0.0 for row in part.balance)
+    lost = sum(row["lost_block_s"] * row["throughput_tps"] for row in moves)
+    return {
+        "swarm_tps_mean": float(swarm.mean()) if rows else None,
+        "swarm_tps_over_optimal_mean": float(np.mean(shares)) if shares else None,
+        "zero_throughput_share": float((swarm <= 0).mean()) if rows else None,
+        "moves": len(moves),
+        "noop_reloads": sum(bool(row["no_op"]) for row in moves),
+        "redundant_loads": sum(row["redundant"] for row in moves),
+        "blocks_loaded": sum(row["loaded"] for row in moves),
+        "oscillations": oscillations(moves),
+        "out_of_service_s": float(sum(row["out_of_service_s"] for row in moves)),
+        "lost_block_seconds": float(sum(row["lost_block_s"] for row in moves)),
+        "capacity_lost_share": lost / capacity if capacity else None,
+    }
+
+
+def oscillations(moves: Iterable[Row]) -> int:
+    """How often a server came back, within an hour, to the span it had left."""
+    left: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
+    count = 0
+    for row in moves:
+        old, new, spans = (
+            (row["old_start"], row["old_end"]),
+            (row["new_start"], row["new_end"]),
+            left[row["server"]],
+        )
+        if new == old:
+            continue
+        count += new in spans and row["t"] - spans[new] <= RETURN_S
+        spans[old] = row["t"]
+    return count
+
+
+def _over_repeats(rows: list[Row]) -> Row:
+    merged: Row = {"repeats": len(rows)}
+    for name in rows[0]:
+        known = [row[name] for row in rows if row[name] is not None]
+        merged[name] = float(np.mean(known)) if len(known) == len(rows) else None
+    shares = [row["swarm_tps_over_optimal_mean"] for row in rows]
+    merged["swarm_tps_over_optimal_min"] = None if None in shares else min(shares)
+    return merged

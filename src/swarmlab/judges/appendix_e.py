@@ -1,0 +1,74 @@
+"""Judges +exp=appendix_e."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis.balance import measure as measure_balance
+from swarmlab.analysis.balance_checks import check_expected, check_plan, check_samples
+from swarmlab.analysis.balance_tables import balance_table
+from swarmlab.analysis.checks import guard
+from swarmlab.analysis.plots.balance import balance_figure
+from swarmlab.errors import BadInput
+from swarmlab.judges.measured import Measured
+from swarmlab.record.load import DamagedRun, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.table import Table
+
+    from swarmlab.analysis.checks import Finding
+
+KINDS = ("balance", "reloads", "decisions")
+FIGURE_KINDS = ("balance", "reloads")
+
+
+def measure(run: Run, expected: dict[str, Any]) -> Measured:
+    """Every number again from the stored history.
+
+    :raises BadInput: if ``expected`` has no scenarios
+    """
+    if not isinstance(expected.get("scenarios"), dict):
+        raise BadInput("expected", "scenarios", "scenarios, each with arms")
+    scenarios: dict[str, Any] = {}
+
+    def findings() -> Iterator[Finding]:
+        sim = run.config["sim"]
+        history = {kind: run.history(kind) for kind in KINDS}
+        scenarios.update(
+            measure_balance(history, warm_up_s=sim["warm_up_s"], sample_every_s=sim["sample_every_s"])
+        )
+        names, arms = list(run.info["scenarios"]), list(run.info["arms"])
+        samples = math.ceil(sim["duration_s"] / sim["sample_every_s"])
+        yield from check_plan(run.info)
+        yield from check_samples(history, scenarios=names, arms=arms, repeats=sim["repeats"], samples=samples)
+        yield from check_expected({name: scenarios.get(name, {}) for name in names}, expected, arms)
+
+    found = guard("record", findings)
+    return Measured(_over_scenarios(scenarios), scenarios, tuple(found))
+
+
+def table(summary: Mapping[str, Any]) -> Table:
+    return balance_table(summary, "Appendix E: share of the bound, and what moving cost")
+
+
+def draw(run: Run, summary: Mapping[str, Any]) -> Any:
+    """Throughput over time for each arm, active servers below, of the first population."""
+    try:
+        return balance_figure(
+            {kind: run.history(kind) for kind in FIGURE_KINDS}, summary["scenarios"], run.info
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
+
+
+def _over_scenarios(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    # One value per scenario: without and with reload cost are different questions, so nothing is averaged.
+    arms: dict[str, dict[str, Any]] = {}
+    for scenario, measured in scenarios.items():
+        for arm, metrics in measured.items():
+            for metric, value in metrics.items():
+                arms.setdefault(arm, {})[f"{scenario}.{metric}"] = value
+    return arms

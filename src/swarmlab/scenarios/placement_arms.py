@@ -1,0 +1,28 @@
+"""The arms of placement experiments, and how what they do in simulation is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from swarmlab.placement.appendix_d import AppendixD
+from swarmlab.placement.registry import POLICIES
+from swarmlab.record.rundir import RunDir
+from swarmlab.sim.world import Arm
+from swarmlab.types import Event
+
+GAIN_PERCENT = {"appendix_d_1": 1, "appendix_d_10": 10, "appendix_d_20": 20}
+
+
+def arm_of(name: str) -> Arm:
+    """The policy of an arm, and the server that carries it out: only ours keeps what it has loaded."""
+    if name in GAIN_PERCENT:
+        return Arm(name, AppendixD(p=GAIN_PERCENT[name] / 100))
+    return Arm(name, POLICIES[name](), keeps_overlap=name == "swarmlab")
+
+
+def record(run_dir: RunDir, events: Sequence[Event], **where: Any) -> None:
+    """Append a simulated history to a run's; ``t`` is in simulated seconds."""
+    history = run_dir.history
+    for event in events:
+        history.write(event.kind, event.arm, at_s=history.start_s + event.t_s, **where, **event.fields)

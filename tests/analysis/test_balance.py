@@ -1,0 +1,164 @@
+"""What is counted of a simulated run, on rows made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from swarmlab.analysis.balance import measure, oscillations
+from swarmlab.analysis.balance_checks import check_expected, check_samples
+from swarmlab.analysis.checks import Verdict, conclude
+from swarmlab.analysis.plots.balance import balance_figure
+from swarmlab.analysis.style import PLACEMENT_STYLES
+
+WHERE = {"scenario": "reload", "repeat": 0}
+
+
+def sample(arm, t, tps, n_active=2, **more):
+    return {
+        **WHERE,
+        "arm": arm,
+        "t": t,
+        "swarm_tps": tps,
+        "n_active": n_active,
+        "capacity_block_tps": 20.0,
+        **more,
+    }
+
+
+def reload(t, server, old, new, *, loaded, redundant=0, lost=0.0, tps=1.0):
+    old_start, old_end = old or (None, None)
+    return {
+        **WHERE, "arm": "petals", "t": t, "server": server, "old_start": old_start, "old_end": old_end,
+        "new_start": new[0], "new_end": new[1], "loaded": loaded, "redundant": redundant, "no_op": old == new,
+        "out_of_service_s": 30.0, "lost_block_s": lost, "throughput_tps": tps,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def history():
+    return {
+        "balance": [
+            *(sample("optimal", t, 9.0, optimal_tps=10.0) for t in (0.0, 60.0, 120.0)),
+            *(sample("petals", t, tps) for t, tps in ((0.0, 1.0), (60.0, 5.0), (120.0, 0.0))),
+        ],
+        "reloads": [
+            reload(10.0, "a", None, (0, 2), loaded=2),  # joins: no move
+            reload(20.0, "a", (0, 2), (0, 2), loaded=2, redundant=2, lost=60.0, tps=2.0),  # for nothing
+            reload(30.0, "a", (0, 2), (1, 3), loaded=2, redundant=1, lost=60.0, tps=2.0),  # one of two
+            reload(40.0, "a", (1, 3), (0, 2), loaded=1, lost=30.0, tps=2.0),  # and back
+        ],
+        "decisions": [],
+    }
+
+
+def test_every_metric_by_hand(history):
+    found = measure(history, warm_up_s=60.0, sample_every_s=60.0)["reload"]["petals"]
+    assert found == {
+        "repeats": 1,
+        "swarm_tps_mean": 2.5,
+        "swarm_tps_over_optimal_mean": 0.25,
+        "swarm_tps_over_optimal_min": 0.25,
+        "zero_throughput_share": 0.5,
+        "moves": 3.0,
+        "noop_reloads": 1.0,
+        "redundant_loads": 3.0,
+        "blocks_loaded": 5.0,
+        "oscillations": 1.0,
+        "out_of_service_s": 90.0,
+        "lost_block_seconds": 150.0,
+        "capacity_lost_share": 300.0 / 3600.0,
+    }
+
+
+def test_populations_are_averaged_and_the_worst_is_kept(history):
+    again = [{**row, "repeat": 1, "swarm_tps": row["swarm_tps"] * 2} for row in history["balance"]]
+    for row in again:
+        row["swarm_tps"] = min(row["swarm_tps"], 10.0)
+    found = measure({**history, "balance": history["balance"] + again}, warm_up_s=60.0, sample_every_s=60.0)
+    petals = found["reload"]["petals"]
+    assert (petals["repeats"], petals["moves"]) == (2, 1.5)
+    assert petals["swarm_tps_over_optimal_mean"] == pytest.approx(0.375)
+    assert petals["swarm_tps_over_optimal_min"] == 0.25
+
+
+def test_coming_back_after_an_hour_is_no_oscillation():
+    there, back = reload(0.0, "a", (0, 2), (1, 3), loaded=1), reload(3600.1, "a", (1, 3), (0, 2), loaded=1)
+    assert oscillations([there, back]) == 0
+    assert oscillations([there, {**back, "t": 3600.0}]) == 1
+    assert oscillations([there, {**back, "t": 60.0, "server": "b"}]) == 0
+
+
+PLAN = {"scenarios": ["reload"], "arms": ["petals"], "repeats": 1, "samples": 3}
+
+
+def judged(history, expected=None, **plan):
+    wanted = expected or {"scenarios": {"reload": {"arms": {"petals": {"moves": 3}}}}}
+    measured = measure(history, warm_up_s=60.0, sample_every_s=60.0)
+    return conclude(
+        [*check_samples(history, **{**PLAN, **plan}), *check_expected(measured, wanted, ["petals"])]
+    )
+
+
+def test_a_run_that_shows_what_it_should_holds(history):
+    assert judged(history) is Verdict.HOLDS
+
+
+def test_a_run_that_shows_something_else_fails(history):
+    assert (
+        judged(history, {"scenarios": {"reload": {"arms": {"petals": {"moves": {"max": 2}}}}}})
+        is Verdict.FAILS
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "verdict"), [(("optimal", "petals"), "holds"), (("petals", "optimal"), "fails")]
+)
+def test_an_order_of_arms_is_judged(history, order, verdict):
+    expected = {"scenarios": {"reload": {"orders": {"swarm_tps_mean": list(order)}}}}
+    assert judged(history, expected) == verdict
+
+
+@pytest.mark.parametrize("what", ["a sample", "an arm", "other servers", "a population", "above the bound"])
+def test_a_record_that_cannot_support_it_is_unknown(history, what):
+    plan = {}
+    if what == "a sample":
+        del history["balance"][-1]
+    elif what == "an arm":
+        history["balance"] = history["balance"][:3]
+    elif what == "other servers":
+        history["balance"][-1]["n_active"] = 3
+    elif what == "a population":
+        plan["repeats"] = 2
+    else:
+        history["balance"][-1]["swarm_tps"] = 10.1
+    assert judged(history, **plan) is Verdict.UNKNOWN
+
+
+def test_a_metric_that_nothing_supports_is_unknown(history):
+    for row in history["balance"]:
+        row["optimal_tps"] = 0.0
+        row["swarm_tps"] = 0.0
+    expected = {"scenarios": {"reload": {"arms": {"petals": {"swarm_tps_over_optimal_mean": {"min": 0.1}}}}}}
+    assert judged(history, expected) is Verdict.UNKNOWN
+
+
+def test_the_figure_shows_each_arm_and_the_active_servers(history):
+    summary = measure(history, warm_up_s=60.0, sample_every_s=60.0)
+    figure = balance_figure(history, summary, {"seed": 0, "id": "x", "world": "simulated"})
+    top, active, table = figure.axes
+    bound, petals = top.get_lines()
+    assert ydata(bound) == [10.0] * 3, "the bound, not what was found"
+    assert ydata(petals) == [1.0, 5.0, 0.0]
+    assert ydata(active.get_lines()[0]) == [2, 2, 2]
+    assert {"petals", "25.0%", "50.0%", "3"} <= {text.get_text() for text in table.texts}
+
+
+def ydata(line):
+    return np.asarray(line.get_ydata()).tolist()
+
+
+@pytest.mark.parametrize("aspect", ["marker", "color", "label"])
+def test_no_two_placement_arms_look_alike(aspect):
+    looks = [getattr(style, aspect) for style in PLACEMENT_STYLES.values()]
+    assert len(set(looks)) == len(looks)
