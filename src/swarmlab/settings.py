@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 
 # What each experiment can compare.
-ARMS_OF = {"failover": ("petals", "issue_patch", "swarmlab")}
+ARMS_OF = {
+    "failover": ("petals", "issue_patch", "swarmlab", "swarmlab_standby"),
+    "failover_soak": ("petals", "issue_patch", "swarmlab"),
+}
 
 PLACEMENT_ARMS = (
     "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "swarmlab",
@@ -102,6 +105,33 @@ class ClientSettings:
         }
 
 
+@dataclass
+class SoakSettings:
+    """What clients ask for and what goes wrong in a soak; drawn at random between the bounds.
+
+    :param clients: per arm, each a process of its own
+    :param failures_per_minute: servers killed or stopped
+    :param slowdowns_per_minute: servers paused for a moment
+    :param stop_share: how many of the failures are hangs instead of deaths, 0 to 1
+    :param away_min_s: shortest time until a failed server is restarted or continued
+    :param allow_outage: whether the last live holder of a block may fail, too
+    """
+
+    clients: int = 2
+    failures_per_minute: float = 10.0
+    slowdowns_per_minute: float = 20.0
+    stop_share: float = 0.4
+    away_min_s: float = 2.0
+    away_max_s: float = 8.0
+    pause_min_s: float = 0.05
+    pause_max_s: float = 0.5
+    allow_outage: bool = False
+    prompt_tokens_min: int = 5
+    prompt_tokens_max: int = 120
+    new_tokens_min: int = 8
+    new_tokens_max: int = 80
+
+
 # Hydra refuses to override fields of a frozen dataclass, and policy values are frozen: the same fields, thawed.
 RecoveryOptions: Any = make_dataclass(
     "RecoveryOptions",
@@ -118,6 +148,7 @@ class RunSettings:
     :param deadline_s: for one arm in one scenario
     :param tolerance: largest difference of hidden states that still counts as identical
     :param floor_repeats: how often each recovery's floor is measured
+    :param minutes: how long an experiment that has no end of its own goes on
     """
 
     experiment: str = MISSING
@@ -130,10 +161,12 @@ class RunSettings:
     deadline_s: float = 60.0
     tolerance: float = 3e-4
     floor_repeats: int = 5
+    minutes: float = 3.0
     model: ModelSettings = field(default_factory=ModelSettings)
     swarm: SwarmSettings = field(default_factory=SwarmSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
+    soak: SoakSettings = field(default_factory=SoakSettings)
     sim: SimSettings = field(default_factory=SimSettings)
 
     def recovery_settings(self) -> RecoverySettings:
@@ -239,6 +272,7 @@ def _check(settings: RunSettings) -> None:
     positive = {
         "deadline_s": settings.deadline_s,
         "tolerance": settings.tolerance,
+        "minutes": settings.minutes,
         "client.request_timeout_s": client.request_timeout_s,
         "client.connect_timeout_s": client.connect_timeout_s,
         "client.update_period_s": client.update_period_s,
@@ -250,6 +284,28 @@ def _check(settings: RunSettings) -> None:
     settings.recovery_settings()
     check_sim(settings.sim)
     _check_swarm(settings.swarm)
+    _check_soak(settings.soak)
+
+
+def _check_soak(soak: SoakSettings) -> None:
+    for name in ("clients", "failures_per_minute", "away_min_s", "pause_min_s", "prompt_tokens_min"):
+        if not 0 < getattr(soak, name) < float("inf"):
+            raise BadInput(f"soak.{name}", getattr(soak, name), "a number above 0")
+    if not 0 <= soak.slowdowns_per_minute < float("inf"):
+        raise BadInput("soak.slowdowns_per_minute", soak.slowdowns_per_minute, "a number, 0 for none")
+    if not 0 <= soak.stop_share <= 1:
+        raise BadInput("soak.stop_share", soak.stop_share, "0 (all die) to 1 (all hang)")
+    if soak.new_tokens_min < 2:
+        raise BadInput("soak.new_tokens_min", soak.new_tokens_min, "at least 2")
+    for name in ("away", "pause"):
+        _check_range(f"soak.{name}_max_s", getattr(soak, f"{name}_min_s"), getattr(soak, f"{name}_max_s"))
+    for name in ("prompt_tokens", "new_tokens"):
+        _check_range(f"soak.{name}_max", getattr(soak, f"{name}_min"), getattr(soak, f"{name}_max"))
+
+
+def _check_range(field: str, low: float, high: float) -> None:
+    if not low <= high < float("inf"):
+        raise BadInput(field, high, f"at least {low:g}, its lower bound")
 
 
 def _check_swarm(swarm: SwarmSettings) -> None:

@@ -44,11 +44,13 @@ PR_SET_CHILD_SUBREAPER = 36
 class Group:
     """A child, leader of its own session and process group.
 
+    :param temp_dir: its own folder for temporary files
     :param status: exit status of the leader; None while it lives
     """
 
     name: str
     pgid: int
+    temp_dir: Path
     status: int | None = None
 
 
@@ -134,7 +136,7 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             self._become(request, temp_dir)
-        self._groups[pid] = Group(request["name"], pid)
+        self._groups[pid] = Group(request["name"], pid, temp_dir)
         return {"ok": True, "pid": pid, "pgid": pid}
 
     def _become(self, request: dict[str, Any], temp_dir: Path) -> None:
@@ -182,6 +184,9 @@ class Nursery:
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.pgid]
+        # those that were killed could not do it themselves
+        for socket in group.temp_dir.glob("*.sock"):
+            socket.unlink(missing_ok=True)
         os.write(self._warden_fd, b"-%d\n" % group.pgid)
         self.tell({"event": "exit", "name": group.name, "pid": group.pgid, "status": group.status})
 

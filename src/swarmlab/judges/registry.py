@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 
 from swarmlab.errors import BadInput
-from swarmlab.judges import appendix_e, failover, report_389
+from swarmlab.judges import appendix_e, failover, failover_soak, report_389
 
 JUDGES: dict[str, ModuleType] = {
     "failover": failover,
+    "failover_soak": failover_soak,
     "report_389": report_389,
     "appendix_e": appendix_e,
 }

@@ -28,6 +28,12 @@ KINDS: dict[str, tuple[str, ...]] = {
         "scenario", "outcome", "tokens", "tokens_expected", "tokens_identical_ratio", "max_abs_diff",
         "max_abs_diff_plain", "error", "elapsed_s", "text", "seen_broken_input_cache",
     ),
+    "sessions": (
+        "scenario", "client", "session", "work", "batch", "prompt_tokens", "new_tokens", "outcome", "steps", "tokens",
+        "tokens_expected", "tokens_wrong", "max_abs_diff", "allowed_diff", "recoveries", "stalls", "step_s_median",
+        "step_s_max", "elapsed_s", "history_bytes", "rss_bytes", "fds", "threads", "pid", "error",
+    ),
+    "leaks": ("scenario", "moment", "processes", "sockets", "files"),
     "blocks": ("block", "announced_tps", "delivered_tps", "n_servers"),
     "balance": ("swarm_tps", "quality_petals", "quality_optimal", "optimal_tps", "bound_gap", "n_moving"),
     "decisions": ("server", "policy", "moved", "old", "target", "chosen", "reason", "predicted_gain"),

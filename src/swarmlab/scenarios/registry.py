@@ -8,12 +8,14 @@ from swarmlab.scenarios.appendix_e import build_appendix_e
 from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
 from swarmlab.scenarios.report_389 import build_report_389
+from swarmlab.scenarios.soak_build import build_soak
 from swarmlab.settings import RunSettings
 
 BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "failover": build_failover,
     "report_389": build_report_389,
     "appendix_e": build_appendix_e,
+    "failover_soak": build_soak,
 }
 
 

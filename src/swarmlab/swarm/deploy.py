@@ -79,6 +79,11 @@ class Swarm:
             self._bootstrap.close()
 
     @property
+    def temp_dir(self) -> Path:
+        """Where its processes keep sockets, keys and temporary files."""
+        return self._temp_dir
+
+    @property
     def initial_peers(self) -> list[str]:
         """Addresses that a client joins the swarm by."""
         return self._node().maddrs

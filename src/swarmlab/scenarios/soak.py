@@ -1,0 +1,196 @@
+"""+exp=failover_soak: clients generate for minutes while servers are killed, hung, slowed and restarted at random.
+
+Every session is compared, token by token and hidden state by hidden state, with the same generation without a swarm.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from swarmlab.bridge.models import Checkpoint
+from swarmlab.errors import BadInput
+from swarmlab.faults.nemesis import NemesisSettings
+from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.soak_client import SCENARIO, SoakClient
+from swarmlab.scenarios.soak_nemesis import Nemesis
+from swarmlab.swarm.deploy import Swarm, deploy
+from swarmlab.swarm.leaks import stray_sockets, take_inventory
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.types import Span
+from swarmlab.workload.requests import Bounds
+
+TELL_S = 20.0
+
+
+@dataclass(frozen=True)
+class Soak:
+    """One run of the experiment.
+
+    :param servers: name and blocks of each
+    :param clients: per arm, each a process of its own; all arms at the same time
+    :param client: fields of petals' ClientConfig
+    :param recovery: RecoverySettings by name
+    :param duration_s: how long sessions are begun
+    :param deadline_s: for one session
+    :param tolerance: largest difference of hidden states of size 1
+    """
+
+    checkpoint: Checkpoint
+    arms: Sequence[str]
+    servers: Mapping[str, Span]
+    swarm: SwarmSpec
+    throughput_tps: float
+    clients: int
+    client: dict[str, Any]
+    recovery: dict[str, Any]
+    nemesis: NemesisSettings
+    bounds: Bounds
+    duration_s: float
+    deadline_s: float
+    tolerance: float
+    seed: int
+
+    world: Literal["real"] = "real"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return {"id": self.checkpoint.model_id, "hash": self.checkpoint.sha256}
+
+    @property
+    def parts(self) -> list[str]:
+        return [SCENARIO]
+
+    @property
+    def n_units(self) -> int:
+        return self.clients * len(self.arms)
+
+    def describe(self) -> str:
+        nemesis = self.nemesis
+        return f"""\
+Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks:
+  {len(self.servers)} servers; {self.clients} clients for each of {", ".join(self.arms)}
+  {nemesis.failures_per_minute:g} failures and {nemesis.slowdowns_per_minute:g} slowdowns a minute, for \
+{self.duration_s / 60:g} minutes
+  about {self.duration_s / 60 + 1:.0f} minutes in all"""
+
+    def check(self) -> None:
+        """
+        :raises BadInput: before anything is started
+        """
+        validate(self._spec())
+        needed = self.n_units * self.bounds.most_cache_tokens
+        if self.swarm.attn_cache_tokens < needed:
+            allowed = f"at least {needed} for {self.n_units} clients"
+            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        longest = self.bounds.prompt_tokens[1] + self.bounds.new_tokens[1]
+        if longest > self.checkpoint.max_tokens:
+            allowed = f"prompt and new tokens within the {self.checkpoint.max_tokens} of the model"
+            raise BadInput("soak.new_tokens_max", longest, allowed)
+
+    def run(self, run_dir: RunDir, progress: Progress) -> None:
+        """Run everything and record it; judging comes later, from the run folder.
+
+        :raises SwarmFailed: if servers do not start or come back
+        """
+        strays = stray_sockets()
+        note = partial(_note_state, run_dir, progress, ready := threading.Event())
+        with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
+            ready.set()
+            temp_dir = swarm.temp_dir
+            self._count("start", run_dir, temp_dir, strays)
+            self._soak(swarm, run_dir, progress)
+            self._count("end", run_dir, temp_dir, strays)
+        self._count("after", run_dir, temp_dir, strays)
+
+    def _soak(self, swarm: Swarm, run_dir: RunDir, progress: Progress) -> None:
+        until_s = time.monotonic() + self.duration_s
+        write = partial(run_dir.history.write, "faults", "", scenario=SCENARIO)
+        nemesis = Nemesis(swarm, self.nemesis, self.seed, lambda row: write(**row))
+
+        def on_end(client: SoakClient) -> None:
+            outcome = f"{client.tokens_wrong} wrong" if client.tokens_wrong else "identical"
+            progress.end(SCENARIO, client.name, outcome, f"{client.sessions} sessions")
+
+        clients = [
+            SoakClient(
+                swarm=swarm,
+                arm=arm,
+                name=f"{arm}-{number}",
+                number=number,
+                history=run_dir.history,
+                args=self._client_args(swarm, arm, run_dir.path / "states"),
+                bounds=self.bounds,
+                seed=self.seed,
+                until_s=until_s,
+                deadline_s=self.deadline_s,
+                on_end=on_end,
+            )
+            for arm in self.arms
+            for number in range(self.clients)
+        ]
+        done = False
+        try:
+            threads = [client.start() for client in clients]
+            nemesis.start()
+            self._watch(until_s, clients, nemesis, progress)
+            nemesis.end(heal=True)
+            for thread in threads:
+                thread.join()
+            swarm.wait_ready()
+            done = True
+        finally:
+            if not done:
+                nemesis.end(heal=False)
+                for client in clients:
+                    client.leave()
+
+    @staticmethod
+    def _watch(until_s: float, clients: Sequence[SoakClient], nemesis: Nemesis, progress: Progress) -> None:
+        """Tell now and then how it goes, until the time is over or the swarm is broken."""
+        while (left_s := until_s - time.monotonic()) > 0 and not nemesis.broken:
+            sessions = sum(client.sessions for client in clients)
+            wrong = sum(client.tokens_wrong for client in clients)
+            told = (
+                f"{sessions} sessions, {nemesis.failures} failures, {wrong} tokens wrong, {left_s:.0f} s left"
+            )
+            progress.on_state(SCENARIO, "running", told)
+            time.sleep(min(TELL_S, left_s))
+
+    def _client_args(self, swarm: Swarm, arm: str, states_dir: Path) -> dict[str, Any]:
+        return {
+            "arm": arm,
+            "model_path": str(self.checkpoint.path),
+            "dht_prefix": self.checkpoint.dht_prefix,
+            "initial_peers": swarm.initial_peers,
+            "client": self.client,
+            "recovery": self.recovery,
+            "tolerance": self.tolerance,
+            "states_dir": str(states_dir.resolve()),
+        }
+
+    def _spec(self) -> SwarmSpec:
+        servers = tuple(
+            ServerSpec(name, span, throughput_tps=self.throughput_tps) for name, span in self.servers.items()
+        )
+        return replace(self.swarm, servers=servers)
+
+    @staticmethod
+    def _count(moment: str, run_dir: RunDir, temp_dir: Path, strays: frozenset[Path]) -> None:
+        inventory = take_inventory(temp_dir, strays)
+        run_dir.history.write("leaks", "", scenario=SCENARIO, moment=moment, **asdict(inventory))
+
+
+def _note_state(
+    run_dir: RunDir, progress: Progress, ready: threading.Event, name: str, state: str, detail: str
+) -> None:
+    """Record every change of a process's state; show those before the soak, there are too many in it."""
+    run_dir.history.write("servers", "", server=name, state=state, detail=detail)
+    if not ready.is_set():
+        progress.on_state(name, state, detail)

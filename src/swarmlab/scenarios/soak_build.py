@@ -1,0 +1,64 @@
+"""Builds +exp=failover_soak from the settings of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from swarmlab.errors import BadInput
+from swarmlab.faults.nemesis import NemesisSettings
+from swarmlab.scenarios.failover_build import checkpoint_of, swarm_spec
+from swarmlab.scenarios.failover_files import UNITS, scale
+from swarmlab.scenarios.soak import Soak
+from swarmlab.settings import RunSettings
+from swarmlab.workload.requests import Bounds
+
+# In sixteenths of the model. Every chain has three servers, and those begin and end at different blocks: a lost span
+# may be replaced by one server, by a wider one, or by parts of two.
+SERVERS = {
+    "a1": (0, 5),
+    "a2": (0, 5),
+    "b1": (5, 11),
+    "b2": (5, 11),
+    "c1": (11, 16),
+    "c2": (11, 16),
+    "left": (0, 8),
+    "wide": (3, 13),
+}
+
+
+def build_soak(settings: RunSettings) -> Soak:
+    """The soak that the settings describe, checked.
+
+    :raises BadInput: before anything is started
+    """
+    checkpoint, soak = checkpoint_of(settings), settings.soak
+    if checkpoint.n_blocks < UNITS:
+        raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
+    experiment = Soak(
+        checkpoint=checkpoint,
+        arms=settings.arms,
+        servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
+        swarm=swarm_spec(settings, checkpoint),
+        throughput_tps=settings.swarm.throughput_tps,
+        clients=soak.clients,
+        client=settings.client.as_petals(),
+        recovery=asdict(settings.recovery_settings()),
+        nemesis=NemesisSettings(
+            failures_per_minute=soak.failures_per_minute,
+            slowdowns_per_minute=soak.slowdowns_per_minute,
+            stop_share=soak.stop_share,
+            away_s=(soak.away_min_s, soak.away_max_s),
+            pause_s=(soak.pause_min_s, soak.pause_max_s),
+            allow_outage=soak.allow_outage,
+        ),
+        bounds=Bounds(
+            prompt_tokens=(soak.prompt_tokens_min, soak.prompt_tokens_max),
+            new_tokens=(soak.new_tokens_min, soak.new_tokens_max),
+        ),
+        duration_s=60 * settings.minutes,
+        deadline_s=settings.deadline_s,
+        tolerance=settings.tolerance,
+        seed=settings.seed,
+    )
+    experiment.check()
+    return experiment
