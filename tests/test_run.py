@@ -24,6 +24,7 @@ from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.record.load import load_run
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER
+from swarmlab.settings import known_experiments
 from swarmlab.swarm import spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -282,7 +283,7 @@ def test_a_model_folder_is_named_directly(command, checkpoint):
 def test_help_says_what_to_type(command):
     result = command("--help")
     assert result.code in (0, None)
-    for word in ("+exp=failover", "exp: failover", "scenarios=[kill_last]", "max_retries", "Exit code"):
+    for word in ("+exp=failover", "scenarios=[kill_last]", "max_retries", "Exit code", *known_experiments()):
         assert word in result.out
     assert "powered by Hydra" not in result.out
 
