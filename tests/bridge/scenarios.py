@@ -539,3 +539,29 @@ async def interrupted_at_the_moment_a_view_arrives(driver: Driver) -> None:
 
         assert not await driver.step(10, interrupt=plan, again=False), "the interrupt was lost"
     assert await driver.step(10)
+
+
+@scenario((0, 3), (3, 6), (3, 6), batch=3, standby_tokens=2)
+async def standby_takes_over_in_a_beam_search(driver: Driver) -> None:
+    assert await driver.step(10, prompt_tokens=3)
+    for rows in ([2, 0, 0], [1, 2, 0], [0, 0, 1], [2, 1, 0]):
+        assert await driver.step(rows=rows, prompt_tokens=1)
+        await asyncio.sleep(1.0)
+    # the standby lags behind by a step that moved rows, and the next one moves them again
+    driver.swarm.after(3, lambda here: here.kill())
+    assert await driver.step(rows=[1, 1, 2])
+    assert driver.events[-1]["from_standby"]
+    assert await driver.step(rows=[2, 0, 1])
+
+
+@scenario((0, 3), (3, 6), (3, 6), standby_tokens=1)
+async def standby_of_steps_that_are_taken_back(driver: Driver) -> None:
+    for _ in range(4):
+        assert await driver.step(3)
+        await asyncio.sleep(1.0)
+    await driver.rewind(2)
+    assert await driver.step(2)
+    await asyncio.sleep(1.0)
+    driver.server_at(3).kill()
+    assert await driver.step()
+    assert await driver.step()

@@ -28,7 +28,7 @@ def play(script: Script, **settings: int) -> Driver:
     )
 
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 long = settings(quick, max_examples=4000)
 
 

@@ -14,7 +14,7 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge import chain, flow, history, rebuild, router, stream, watch  # noqa: E402
+from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, watch  # noqa: E402
 from swarmlab.recovery import bans, failure, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
@@ -290,6 +290,34 @@ MUTANTS = [
             ("asyncio.shield(self._reading)\n", "asyncio.shield(self._reading))\n"),
         ],
         "interrupted_at_the_moment_a_view_arrives",
+    ),
+    Mutant(
+        "a standby's rows stay in the order of then",
+        chain,
+        [
+            (
+                "torch.from_numpy(moved) if moved is not None and piece.start == start else NO_HYPO_IDS",
+                "NO_HYPO_IDS",
+            )
+        ],
+        "standby_takes_over_in_a_beam_search",
+    ),
+    Mutant(
+        "a standby is fed the same steps again",
+        standby,
+        [("standby.fed_steps = n_steps", "pass")],
+        "standby_takes_over_in_a_beam_search",
+    ),
+    Mutant(
+        "standbys outlive steps that are taken back",
+        flow,
+        [
+            (
+                "self._standbys.drop(self._links)\n        close_streams(session, self._links)\n        usable",
+                "close_streams(session, self._links)\n        usable",
+            )
+        ],
+        "standby_of_steps_that_are_taken_back",
     ),
     Mutant(
         "lost spans are rebuilt one after the other",

@@ -40,7 +40,7 @@ class _Selector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop in virtual time; one that could only wait for ever raises :class:`WaitsForEver`."""
 
-    def __init__(self, most_turns: int = 100_000) -> None:
+    def __init__(self, most_turns: int = 50_000) -> None:
         self.virtual = _Selector(most_turns)
         super().__init__(self.virtual)
 
@@ -79,7 +79,8 @@ def _cancel_all(loop: VirtualLoop) -> None:
     loop.virtual.turns_left = 10_000
 
     async def cancel() -> None:
-        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # the last words of one may start another
+        # in rounds: the last words of one task may start another
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -149,7 +149,8 @@ class Router:
             stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
             uid = runtime_pb2.ExpertUID(uid=self._manager.block_uids[block])
             try:
-                async with asyncio.timeout(self._settings.connect_s):  # hivemind's own limit is a wait_for(), see below
+                # not hivemind's own limit, which is a wait_for(): see below
+                async with asyncio.timeout(self._settings.connect_s):
                     reply = await stub.rpc_info(uid)
                 info: Any = MSGPackSerializer.loads(reply.serialized_info)
                 self._compression = int(info["inference_schema"][0][0].compression)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from swarmlab.errors import BadInput
 
-
 MAY_BE_ZERO = ("standby_tokens",)
 
 
