@@ -301,7 +301,7 @@ def test_a_multirun_runs_every_job_and_the_worst_decides(command, monkeypatch):
     monkeypatch.setattr(run, "show", lambda *_: {0: 0, 1: 1, 2: 3}[seeds[-1]])
     assert command("-m", EXP, "seed=0,1,2").code == 1
     assert seeds == [0, 1, 2]
-    assert command("-m", EXP, "seed=0,2").code == 3
+    assert command(EXP, "-m", "seed=0,2").code == 3
     assert command("-m", EXP, "seed=0,0").code == 0
     assert len(list(Path("results/runs/failover").glob("2*"))) == 7
     assert not Path("multirun").exists()

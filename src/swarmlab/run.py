@@ -30,6 +30,7 @@ from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+MULTIRUN = {"-m", "--multirun"}
 WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst decides
 
 
@@ -65,14 +66,11 @@ def execute(
                 run_dir.finish("interrupted", reason=_signal_of(leaving).name)
                 raise
     except (KeyboardInterrupt, SystemExit) as leaving:
-        progress.say(
-            f"Interrupted ({_signal_of(leaving).name}), and the swarm is gone; what was recorded is in {run_dir.path}"
-        )
+        how = f"Interrupted ({_signal_of(leaving).name}), and nothing is left running"
+        progress.say(f"{how}; what was recorded is in {run_dir.path}")
         return 128 + _signal_of(leaving)
-    except (
-        SwarmFailed,
-        BadInput,
-    ) as error:  # something that was right at the start no longer is, such as memory
+    except (SwarmFailed, BadInput) as error:
+        # bad input only now: something that was right at the start no longer is, such as free memory
         progress.say(f"The swarm failed: {error}\nWhat was recorded is in {run_dir.path}")
         return EXIT_FAILED
     return show(run_dir.path, progress)
@@ -118,7 +116,9 @@ def _signal_of(leaving: BaseException) -> signal.Signals:
 
 def main() -> None:
     """Check the command line first, so that bad input costs one line, then hand over to Hydra."""
-    sys.argv[1:] = [part for argument in sys.argv[1:] for part in _model_folder(argument)]
+    arguments = [part for argument in sys.argv[1:] for part in _model_folder(argument)]
+    # Hydra wants its flag before the overrides
+    sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)
     run_settings.register()
     codes: list[int] = []
 
@@ -163,7 +163,7 @@ def _check_command_line(arguments: Sequence[str]) -> None:
     overrides = [argument for argument in arguments if argument not in options]
     if not options:
         run_settings.load(overrides)
-    elif options <= {"-m", "--multirun"}:
+    elif options <= MULTIRUN:
         for combination in run_settings.combinations(overrides):
             run_settings.load(combination)
     # other options, such as --help and --cfg, start nothing and are Hydra's own business
