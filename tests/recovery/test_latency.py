@@ -83,6 +83,14 @@ def test_a_copy_is_equal_and_independent(observations):
     assert latency.suspect_after_s(50) == before
 
 
+def test_a_stuck_server_is_given_up_in_bounded_time_however_slow_its_steps_were():
+    assert latency_of([(5.0, 0)] * 10).give_up_after_s(0) == SETTINGS.hard_max_s
+    # unless that is less than what is merely suspicious
+    assert (
+        latency_of([(15.0, 0)] * 10).give_up_after_s(0) == SETTINGS.suspect_factor * 15.0 + SETTINGS.probe_s
+    )
+
+
 def test_many_short_requests_do_not_make_a_long_replay_look_stuck():
     latency = ReplyLatency(SETTINGS)
     latency.observe(0.1, 0)
