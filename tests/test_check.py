@@ -12,7 +12,7 @@ from swarmlab.check import judge, main
 from swarmlab.errors import BadInput
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir, Status
-from tests.analysis.histories import default_run
+from tests.analysis.histories import DEFAULT_SCENARIOS, default_run
 
 
 def stored(root, history=None, status: Status = "complete", config=None):
@@ -20,6 +20,7 @@ def stored(root, history=None, status: Status = "complete", config=None):
         root, "failover", config=config or {"tolerance": 3e-4}, argv=[], overrides=[], seed=0, world="real",
         arms=["petals", "issue_patch", "swarmlab"], model={"id": "tiny_llama", "hash": "ab"},
     )  # fmt: skip
+    run_dir.update(scenarios=DEFAULT_SCENARIOS)
     (history or default_run()).save(run_dir.path)
     run_dir.finish(status)
     return run_dir.path

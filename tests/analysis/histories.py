@@ -125,6 +125,9 @@ class History:
 BROKEN = "AssertionError: Broken input cache: span=8:16"
 
 
+DEFAULT_SCENARIOS = ["kill_last", "kill_first", "kill_middle", "split_replacement", "batch_of_3", "prefill"]
+
+
 def default_run() -> History:
     """A run that shows everything the experiment claims."""
     history = History()

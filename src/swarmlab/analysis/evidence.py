@@ -110,7 +110,9 @@ class Part:
         square is 2 for tiny_llama and 46 for smollm2), so it is scaled by that of the failure-free run.
         """
         hidden = self.reference.hidden
-        return self.evidence.tolerance * max(1.0, metrics.root_mean_square(hidden) if hidden is not None else 1.0)
+        return self.evidence.tolerance * max(
+            1.0, metrics.root_mean_square(hidden) if hidden is not None else 1.0
+        )
 
     @cached_property
     def plain(self) -> Part:

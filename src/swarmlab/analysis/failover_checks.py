@@ -53,7 +53,11 @@ def reference_is_sound(evidence: Evidence, scenario: str) -> Iterator[Finding]:
     diff = None
     if reference.hidden is not None and plain.hidden is not None:
         diff = metrics.max_abs_diff(reference.hidden, plain.hidden)
-    shown = "cannot be compared" if diff is None else f"differ by {diff:.2g}, allowed {reference.allowed_diff:.2g}"
+    shown = (
+        "cannot be compared"
+        if diff is None
+        else f"differ by {diff:.2g}, allowed {reference.allowed_diff:.2g}"
+    )
     agrees = diff is not None and diff <= reference.allowed_diff
     yield assume(name, agrees, f"its hidden states and those of plain transformers {shown}")
     distinct, needed = metrics.distinct_tokens(tokens), math.ceil(DISTINCT_PER_64 * len(tokens) / 64)

@@ -107,6 +107,8 @@ def cheapest_chain(
                 if start not in best or end > record.span.end:
                     continue
                 cost, hops, chain = best[start]
+                if chain and chain[-1].peer_id == record.peer_id:
+                    continue  # one server in two pieces is one server; only the price would look different
                 cost += hop_cost_s(record, end - start, need, rtt_s.get(record.peer_id))
                 cost += SUSPECT_PENALTY_S if record.peer_id in suspects else 0.0
                 options.append(
