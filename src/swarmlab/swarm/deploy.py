@@ -189,10 +189,9 @@ class Swarm:
         return self._log_dir / f"{name}.log"
 
     def _start_server(self, server: ServerHandle) -> None:
-        args = {"argv": server_argv(self.spec, server, self.initial_peers)}
-        child = self._nursery.spawn(
-            "children:server", server.name, args, server.log_path, channel=False, env={}
-        )
+        own = server.spec
+        args = {"argv": server_argv(self.spec, server, self.initial_peers), **dict(own.options)}
+        child = self._nursery.spawn(own.kind, own.name, args, server.log_path, channel=False, env={})
         server.child = child
         self._set_state(server, "starting", f"pid {child.pid}, blocks {server.span or 'of its choice'}")
 

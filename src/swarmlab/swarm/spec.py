@@ -33,6 +33,8 @@ class ServerSpec:
     :param throughput_tps: what it announces, tokens/s through each block (nothing is measured)
     :param port: TCP port on 127.0.0.1; None takes a free one, kept over restarts
     :param argv: more arguments of ``petals.cli.run_server``; of two equal ones the later counts
+    :param kind: the function in ``swarmlab.bridge`` that its process runs
+    :param options: names and values of what that function takes beside ``argv``
     """
 
     name: str
@@ -41,6 +43,8 @@ class ServerSpec:
     throughput_tps: float = 100.0
     port: int | None = None
     argv: tuple[str, ...] = ()
+    kind: str = "children:server"
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
