@@ -16,6 +16,8 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from swarmlab.analysis.failure_rates_grid import GridSettings
+from swarmlab.analysis.failure_rates_grid import check as check_grid
 from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import SimSettings
@@ -29,12 +31,13 @@ CONFIGS = ROOT / "configs"
 ARMS_OF = {
     "failover": ("petals", "issue_patch", "swarmlab", "swarmlab_standby"),
     "failover_soak": ("petals", "issue_patch", "swarmlab"),
+    "failure_rates": ("restart", "cacheless", "swarmlab", "petals"),
 }
 
 PLACEMENT_ARMS = (
     "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "swarmlab",
 )  # fmt: skip
-ARMS_OF |= {"report_389": PLACEMENT_ARMS, "appendix_e": PLACEMENT_ARMS}
+ARMS_OF |= {"report_389": PLACEMENT_ARMS, "appendix_e": PLACEMENT_ARMS, "churn": PLACEMENT_ARMS}
 
 DTYPES = ("float32", "float16", "bfloat16")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -48,6 +51,8 @@ WORDS: dict[Any, str] = {
     int | None: "a whole number or null",
     str | None: "text or null",
     list[str]: "a list, quoted for the shell, as in 'arms=[petals,swarmlab]'",
+    list[int]: "a list of whole numbers, quoted for the shell, as in 'rates.lengths=[128,1024]'",
+    list[float]: "a list of numbers, quoted for the shell, as in 'rates.rates=[0,0.01]'",
 }
 
 
@@ -167,6 +172,7 @@ class RunSettings:
     client: ClientSettings = field(default_factory=ClientSettings)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
     soak: SoakSettings = field(default_factory=SoakSettings)
+    rates: GridSettings = field(default_factory=GridSettings)
     sim: SimSettings = field(default_factory=SimSettings)
 
     def recovery_settings(self) -> RecoverySettings:
@@ -285,6 +291,7 @@ def _check(settings: RunSettings) -> None:
     check_sim(settings.sim)
     _check_swarm(settings.swarm)
     _check_soak(settings.soak)
+    check_grid(settings.rates)
 
 
 def _check_soak(soak: SoakSettings) -> None:

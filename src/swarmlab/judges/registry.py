@@ -5,13 +5,15 @@ from __future__ import annotations
 from types import ModuleType
 
 from swarmlab.errors import BadInput
-from swarmlab.judges import appendix_e, failover, failover_soak, report_389
+from swarmlab.judges import failover, failover_soak, failure_rates, report_389, simulated
 
 JUDGES: dict[str, ModuleType] = {
     "failover": failover,
     "failover_soak": failover_soak,
+    "failure_rates": failure_rates,
     "report_389": report_389,
-    "appendix_e": appendix_e,
+    "appendix_e": simulated,
+    "churn": simulated,
 }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swarmlab.scenarios.appendix_e import build_appendix_e
+from swarmlab.scenarios.churn import build_churn
 from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
+from swarmlab.scenarios.failure_rates_build import build_failure_rates
 from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.scenarios.soak_build import build_soak
 from swarmlab.settings import RunSettings
@@ -15,7 +17,9 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "failover": build_failover,
     "report_389": build_report_389,
     "appendix_e": build_appendix_e,
+    "churn": build_churn,
     "failover_soak": build_soak,
+    "failure_rates": build_failure_rates,
 }
 
 

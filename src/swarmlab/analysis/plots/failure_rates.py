@@ -1,0 +1,124 @@
+"""Table 1 as a figure: per arm and length how much of the failure-free rate is left, the paper's beside ours."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from swarmlab.analysis.failure_rates_grid import How
+from swarmlab.analysis.paper_table1 import NAMES, RATES, paper_cell, paper_ratio
+from swarmlab.analysis.style import style_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
+SMALL = 6.5  # points
+OURS = {"color": "black", "linestyle": "-", "linewidth": 1.2, "zorder": 3}
+PAPERS = {"color": "0.5", "linestyle": (0, (4, 2)), "linewidth": 1.2, "zorder": 2}
+
+
+def failure_rates_figure(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> Figure:
+    """One panel per length and arm.
+
+    :param scenarios: as in ``summary.json``
+    :param info: ``run.json``, for the caption
+    """
+    cells = [(arm, cell) for arms in scenarios.values() for arm, cell in arms.items()]
+    arms = list(dict.fromkeys(arm for arm, _ in cells))
+    lengths = sorted({cell["length_tokens"] for _, cell in cells})
+    rates = sorted({*RATES, *(cell["failure_probability"] for _, cell in cells)})
+    with rc_context(LOOK):
+        size = (1.2 + 2.1 * len(arms), 1.5 + 2.0 * len(lengths))
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(lengths), len(arms), sharex=True, sharey=True, squeeze=False)
+        for row, length in enumerate(lengths):
+            for column, arm in enumerate(arms):
+                axes = panels[row][column]
+                mine = [cell for name, cell in cells if name == arm and cell["length_tokens"] == length]
+                _draw_paper(axes, arm, length, rates)
+                _draw_ours(axes, mine, rates)
+                _dress(axes, rates)
+                axes.set_title(_title(arm, length), loc="left")
+        figure.supxlabel("probability that one send of activations fails", fontsize=LOOK["font.size"])
+        figure.supylabel("steps/s relative to failure-free", fontsize=LOOK["font.size"])
+        figure.suptitle("Unreliable servers: what is left of each arm's own speed")
+        below: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 5, "frameon": False}
+        figure.legend(handles=_legend(), fontsize=SMALL + 0.5, **below)
+        width = int(23 * size[0])
+        figure.text(0.01, -0.06, textwrap.fill(caption(cells, info), width), fontsize=SMALL, va="top")
+    return figure
+
+
+def caption(cells: Sequence[tuple[str, Mapping[str, Any]]], info: Mapping[str, Any]) -> str:
+    """What a reader must know to judge the figure."""
+    host, model = info.get("host", {}), info.get("model", {})
+    sessions = sum(cell["sessions"] for _, cell in cells)
+    return (
+        f"n = {sessions} generations; seed {info.get('seed')}; model {model.get('id')} on four stages, one server "
+        f"each; {info.get('world')} swarm on {info.get('device')} ({host.get('cores')} cores, {host.get('cpu')}); run "
+        f"{info.get('id')}. Numbers at the points: our steps/s; 0 is a generation that did not finish. Paper: arXiv "
+        "2312.08361, Table 1 (BLOOM-7.1B, four GTX 1080 Ti), quoted; only filled squares are confirmed by a second "
+        "source. Simulated: closed form from the steps and failures measured in the other cells."
+    )
+
+
+def _title(arm: str, length: int) -> str:
+    paper = f"paper: {NAMES[arm]}" if arm in NAMES else "not in the paper"
+    return f"{style_of(arm).label}, {length:,} tokens\n({paper})"
+
+
+def _draw_ours(axes: Axes, mine: Sequence[Mapping[str, Any]], rates: Sequence[float]) -> None:
+    points = [
+        (rates.index(cell["failure_probability"]), cell["ratio_to_failure_free"] or 0.0, cell)
+        for cell in mine
+    ]
+    axes.plot([x for x, _, _ in points], [y for _, y, _ in points], **OURS)
+    for x, y, cell in points:
+        if cell["steps_per_s"] is None:
+            marker, face, words = "x", "black", ""
+        else:
+            simulated = cell["how"] == How.SIMULATED
+            marker, face, words = "o", "white" if simulated else "black", f"{cell['steps_per_s']:.3g}"
+        axes.plot([x], [y], marker=marker, color="black", markerfacecolor=face, markersize=5.5, zorder=4)
+        axes.annotate(
+            words, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=SMALL, zorder=5
+        )
+
+
+def _draw_paper(axes: Axes, arm: str, length: int, rates: Sequence[float]) -> None:
+    points = []
+    for x, p in enumerate(rates):
+        ratio, cell = paper_ratio(arm, length, p), paper_cell(arm, length, p)
+        if ratio is not None and cell is not None:
+            points.append((x, ratio, cell))
+    axes.plot([x for x, _, _ in points], [y for _, y, _ in points], **PAPERS)
+    for x, y, cell in points:
+        face = "0.5" if cell.source == "confirmed" else "white"
+        axes.plot([x], [y], marker="s", color="0.5", markerfacecolor=face, markersize=7, zorder=2)
+
+
+def _dress(axes: Axes, rates: Sequence[float]) -> None:
+    axes.set_xticks(range(len(rates)), [f"{p:g}" for p in rates])
+    axes.set_xlim(-0.4, len(rates) - 0.6)
+    axes.set_ylim(-0.08, 1.28)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _legend() -> list[Line2D]:
+    dot: Any = {"marker": "o", "markersize": 5.5}
+    square: Any = {"marker": "s", "markersize": 7}
+    return [
+        Line2D([], [], **OURS, **dot, label="ours, measured"),
+        Line2D([], [], **OURS, **dot, markerfacecolor="white", label="ours, simulated"),
+        Line2D([], [], **{**OURS, "linestyle": "none"}, marker="x", label="ours, did not finish"),
+        Line2D([], [], **PAPERS, **square, label="paper, confirmed"),
+        Line2D([], [], **PAPERS, **square, markerfacecolor="white", label="paper, recalled"),
+    ]

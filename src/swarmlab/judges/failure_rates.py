@@ -1,0 +1,51 @@
+"""Judges +exp=failure_rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis.checks import guard
+from swarmlab.analysis.failure_rates import Record
+from swarmlab.analysis.failure_rates import measure as measure_failure_rates
+from swarmlab.analysis.failure_rates_checks import check_failure_rates
+from swarmlab.analysis.failure_rates_table import failure_rates_table
+from swarmlab.analysis.plots.failure_rates import failure_rates_figure
+from swarmlab.errors import BadInput
+from swarmlab.judges.measured import Measured
+from swarmlab.record.load import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from swarmlab.analysis.checks import Finding
+
+FIGURE_KINDS = ("steps", "faults", "failovers", "outcomes")
+
+
+def measure(run: Run, expected: dict[str, Any]) -> Measured:
+    """Every cell, from the raw rows.
+
+    :raises BadInput: if ``expected`` lacks ``cells`` or ``arms``
+    """
+    for name in ("cells", "arms"):
+        if not isinstance(expected.get(name), dict):
+            raise BadInput("expected", name, f"a mapping called {name}")
+    numbers: dict[str, Any] = {"arms": {}, "scenarios": {}}
+
+    def findings() -> Iterator[Finding]:
+        record = Record({kind: run.history(kind) for kind in run.kinds})
+        numbers.update(measure_failure_rates(record))
+        yield from check_failure_rates(record, numbers, expected, run.info)
+
+    found = guard("record", findings)
+    return Measured(numbers["arms"], numbers["scenarios"], tuple(found))
+
+
+def table(summary: Mapping[str, Any]) -> Table:
+    return failure_rates_table(summary)
+
+
+def draw(run: Run, summary: Mapping[str, Any]) -> Any:
+    """The figure of a judged run, of matplotlib."""
+    return failure_rates_figure(summary["scenarios"], run.info)
