@@ -78,6 +78,17 @@ def test_signal_reaches_the_group_and_says_whether_it_was_there(nursery, tmp_pat
         child.channel().recv(1)
 
 
+def test_sockets_of_a_killed_child_go_with_it(nursery, tmp_path):
+    """Over a long run with many restarts they would pile up by the hundred."""
+    names = ["p2pd-x.sock", "pymp-x/listener-x", "torch-shm-dir-x/manager.sock"]
+    child = spawn(nursery, "leave_sockets", tmp_path, names=names)
+    temp_dir = Path(child.channel(20).recv(20)["temp_dir"])
+    assert all((temp_dir / name).is_socket() for name in names)
+    nursery.signal("leave_sockets", signal.SIGKILL)
+    assert child.wait(10) == -signal.SIGKILL
+    assert [(temp_dir / name).exists() for name in names] == [False, False, True]  # torch removes its own
+
+
 def test_sigterm_ends_a_child_in_order(nursery, tmp_path):
     child = spawn(nursery, "wait", tmp_path)
     child.channel(20).recv(20)

@@ -184,9 +184,7 @@ class Nursery:
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.pgid]
-        # those that were killed could not do it themselves
-        for socket in group.temp_dir.glob("*.sock"):
-            socket.unlink(missing_ok=True)
+        _remove_sockets(group.temp_dir)
         os.write(self._warden_fd, b"-%d\n" % group.pgid)
         self.tell({"event": "exit", "name": group.name, "pid": group.pgid, "status": group.status})
 
@@ -211,6 +209,14 @@ def _killpg(pgid: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def _remove_sockets(temp_dir: Path) -> None:
+    """Those of processes that were killed and could not do it themselves; torch's managers remove their own."""
+    for folder, _, names in os.walk(temp_dir):
+        for path in (Path(folder) / name for name in names):
+            if path.is_socket() and not path.parent.name.startswith("torch-shm-dir"):
+                path.unlink(missing_ok=True)
 
 
 def _adopt_orphans() -> None:

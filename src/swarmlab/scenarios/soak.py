@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from swarmlab.bridge.models import Checkpoint
-from swarmlab.errors import BadInput
+from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.faults.nemesis import NemesisSettings
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
@@ -143,6 +143,8 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
             nemesis.end(heal=True)
             for thread in threads:
                 thread.join()
+            if failures := [client.failure for client in clients if client.failure]:
+                raise SwarmFailed("; ".join(failures))
             swarm.wait_ready()
             done = True
         finally:

@@ -47,6 +47,7 @@ class SoakClient:
     on_end: Callable[[SoakClient], None]
     sessions: int = field(default=0, init=False)
     tokens_wrong: int = field(default=0, init=False)
+    failure: str | None = field(default=None, init=False)
     _over: threading.Event = field(default_factory=threading.Event, init=False)
     _request: Request | None = field(default=None, init=False)
     _asked_s: float = field(default=0.0, init=False)
@@ -61,6 +62,14 @@ class SoakClient:
         self._over.set()
 
     def _run(self) -> None:
+        try:
+            self._run_processes()
+        except Exception as error:  # noqa: BLE001 - on a thread, nobody else would hear of it
+            self.failure = f"{self.name}: {type(error).__name__}: {error}"
+        if not self._over.is_set():
+            self.on_end(self)
+
+    def _run_processes(self) -> None:
         n_processes = 0
         while time.monotonic() < self.until_s and not self._over.is_set():
             name = f"{self.name}-{n_processes}"
@@ -73,8 +82,6 @@ class SoakClient:
             finally:
                 self.swarm.kill_child(child)
                 child.close()
-        if not self._over.is_set():
-            self.on_end(self)
 
     def _follow(self, channel: Channel) -> None:
         """Serve one process until it is done.

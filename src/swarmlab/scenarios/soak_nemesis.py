@@ -111,7 +111,7 @@ class Nemesis:
                 self._over.wait(planned.seconds)
                 lifecycle.heal()
             lifecycle.cleanup()
-        except (FaultFailed, SwarmFailed) as error:
+        except Exception as error:  # noqa: BLE001 - on a thread, nobody else would hear of it
             self.broken.append(f"{target} after {planned.fault.value}: {error}")
             self._over.set()
             return

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -42,6 +43,18 @@ def leave_helper(args: dict[str, Any], channel_path: str) -> int:
 def wait(_args: dict[str, Any], channel_path: str) -> None:
     """Report, then wait for a signal."""
     connect(channel_path).send({"waiting": True})
+    signal.pause()
+
+
+def leave_sockets(args: dict[str, Any], channel_path: str) -> None:
+    """Make sockets where hivemind and multiprocessing make theirs, then wait for a signal."""
+    made = []
+    for name in args["names"]:
+        path = Path(tempfile.gettempdir()) / name
+        path.parent.mkdir(exist_ok=True)
+        made.append(socket.socket(socket.AF_UNIX))
+        made[-1].bind(str(path))
+    connect(channel_path).send({"temp_dir": tempfile.gettempdir()})
     signal.pause()
 
 

@@ -1,0 +1,164 @@
+"""Numbers of a soak from hand-written records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from swarmlab.analysis.soak import Evidence, Trace, away, compare, false_alarms, growth, leaked, measure
+
+
+def trace(n_steps=4, rows=2, seed=0):
+    draw = np.random.default_rng(seed)
+    hidden = [draw.normal(size=(rows, 1, 8)).astype(np.float32) for _ in range(n_steps)]
+    return Trace(
+        hidden, [draw.integers(0, 99, rows) for _ in range(n_steps)], draw.integers(0, 99, (rows, 9))
+    )
+
+
+def test_equal_sessions_are_identical():
+    found = compare(trace(), trace(), 3e-4)
+    assert found["identical"]
+    assert (found["tokens"], found["tokens_wrong"], found["max_abs_diff"]) == (8, 0, 0.0)
+
+
+def test_one_wrong_token_is_counted():
+    other = trace()
+    other.token_ids[2] = other.token_ids[2] + np.array([0, 1])
+    found = compare(other, trace(), 3e-4)
+    assert (found["identical"], found["tokens_wrong"]) == (False, 1)
+
+
+def test_wrong_sequences_are_counted_though_every_step_is_right():
+    other = trace()
+    other.sequences = other.sequences + 1
+    assert compare(other, trace(), 3e-4)["tokens_wrong"] == 18
+
+
+def test_right_tokens_do_not_excuse_wrong_hidden_states():
+    other = trace()
+    other.hidden[1] = other.hidden[1] + 0.1
+    found = compare(other, trace(), 3e-4)
+    assert (found["identical"], found["tokens_wrong"]) == (False, 0)
+    assert found["max_abs_diff"] == pytest.approx(0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_wrong(value):
+    other = trace()
+    other.hidden[1] = np.full_like(other.hidden[1], value)
+    assert not compare(other, trace(), 3e-4)["identical"]
+
+
+def test_lost_rows_are_wrong_and_not_comparable():
+    other = trace()
+    other.hidden[3], other.token_ids[3] = other.hidden[3][:1], other.token_ids[3][:1]
+    found = compare(other, trace(), 3e-4)
+    assert (found["identical"], found["tokens_wrong"], found["max_abs_diff"]) == (False, 2, None)
+
+
+def test_a_session_that_ended_early_is_right_so_far_but_not_identical():
+    other = trace()
+    del other.hidden[2:], other.token_ids[2:]
+    other.sequences = None
+    found = compare(other, trace(), 3e-4)
+    assert (found["identical"], found["tokens_wrong"], found["tokens"]) == (False, 0, 4)
+
+
+def test_a_session_without_a_step_is_not_identical():
+    found = compare(Trace([], [], None), trace(), 3e-4)
+    assert (found["identical"], found["max_abs_diff"]) == (False, None)
+
+
+def fault(t, kind, stage, peer="Qa", ok=True):
+    return {"t": t, "arm": "", "fault": kind, "target": peer[1:], "peer": peer, "stage": stage, "ok": ok}
+
+
+def failover(t, cause, peer="Qa", total_s=1.0):
+    failed = [{"start": 0, "end": 8, "peer": peer, "cause": cause}]
+    return {"t": t, "arm": "swarmlab", "session": 0, "client": 0, "total_s": total_s, "failed": failed}
+
+
+STOPPED = [fault(10, "stop", stage) for stage in ("setup", "inject", "confirm")] + [fault(20, "stop", "heal")]
+
+
+def test_a_server_is_away_until_it_serves_again():
+    assert away(STOPPED) == {"Qa": [(10, 20)]}
+    assert away(STOPPED[:3]) == {"Qa": [(10, float("inf"))]}
+    refused = [*STOPPED[:3], fault(20, "stop", "heal", ok=False), fault(25, "stop", "cleanup")]
+    assert away(refused) == {"Qa": [(10, 25)]}
+    assert away([fault(10, "pause", "setup"), fault(10, "pause", "confirm")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "n_alarms"),
+    [
+        (failover(12, "hung"), 0),
+        (failover(20.5, "hung"), 0),  # asked while it was stopped
+        (failover(22, "hung"), 1),  # long after it was continued
+        (failover(9.5, "stuck"), 1),  # before it was stopped
+        (failover(12, "hung", peer="Qb"), 1),  # another one was stopped
+        (failover(22, "broken"), 0),  # not the rule that is looked at
+        (failover(22, "refused"), 0),
+    ],
+)
+def test_a_false_alarm_is_a_late_reply_of_a_server_that_was_there(row, n_alarms):
+    assert len(false_alarms([row], STOPPED)) == n_alarms
+
+
+def test_a_pause_excuses_nothing():
+    paused = [fault(10, "pause", stage) for stage in ("setup", "inject", "confirm", "heal")]
+    assert len(false_alarms([failover(10.5, "hung")], paused)) == 1
+
+
+def session(t, *, client=0, pid=1, outcome="identical", **values):
+    return {
+        "t": t, "arm": "swarmlab", "client": client, "pid": pid, "outcome": outcome, "steps": 100, "tokens": 200,
+        "tokens_wrong": 0, "max_abs_diff": 1e-5, "recoveries": 0, "stalls": [], "step_s_median": 0.02,
+        "elapsed_s": 2.0, "history_bytes": 1000, "rss_bytes": 100, "fds": 9, "threads": 5, **values,
+    }  # fmt: skip
+
+
+def test_growth_leaves_out_the_warm_up_and_takes_the_worst_client():
+    def rows(client, sizes):
+        return [session(t, client=client, rss_bytes=size) for t, size in enumerate(sizes)]
+
+    warm = [0, 0, 100, 100, 100, 100, 100, 100]
+    assert growth(rows(0, warm), "rss_bytes") == 0
+    assert growth(rows(0, warm) + rows(1, [0, 0, 100, 100, 200, 300, 400, 500]), "rss_bytes") == 350
+    assert growth(rows(0, warm[:3]), "rss_bytes") is None
+
+
+def test_a_new_process_is_no_growth_of_the_one_before():
+    rows = [session(t, pid=t // 8, rss_bytes=100 * (1 + t // 8)) for t in range(16)]
+    assert growth(rows, "rss_bytes") == 0
+
+
+def count(moment, processes=0, sockets=0, files=0):
+    return {"arm": "", "moment": moment, "processes": processes, "sockets": sockets, "files": files}
+
+
+def test_leaks_are_what_is_there_more_at_the_end_and_what_stays():
+    start, end, after = count("start", 27, 49, 9), count("end", 28, 45, 9), count("after", 0, 2, 0)
+    assert leaked([start, end, after]) == {"leaked_processes": 1, "leaked_sockets": 2, "leaked_files": 0}
+    assert leaked([start, end])["leaked_processes"] is None
+
+
+def test_all_of_it_together():
+    history = {
+        "sessions": [
+            session(1, recoveries=2, stalls=[0.5, 1.5]),
+            session(2, outcome="wrong", tokens_wrong=3, recoveries=1, stalls=[1.0]),
+            session(3, outcome="exception", recoveries=4),
+        ],
+        "failovers": [failover(12, "hung"), failover(50, "hung")],
+        "faults": STOPPED,
+        "leaks": [count("start"), count("end"), count("after")],
+    }
+    found = measure(Evidence(history))["swarmlab"]
+    assert (found["sessions"], found["sessions_not_identical"], found["tokens_wrong"]) == (3, 2, 3)
+    assert (found["failures_survived"], found["sessions_with_failures"]) == (3, 2)
+    assert (found["failures_injected"], found["stops"], found["kills"]) == (1, 1, 0)
+    assert (found["stall_s_p50"], found["stall_s_max"], found["stalls"]) == (1.0, 1.5, 3)
+    assert (found["false_alarms"], found["false_alarms_per_1000_steps"]) == (1, pytest.approx(1000 / 300))
+    assert found["steps_per_s"] == 50
