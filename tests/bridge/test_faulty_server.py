@@ -87,6 +87,7 @@ def test_clients_find_it_under_the_name_of_petals_own_handler():
     ResettingHandler._collect_rpc_handlers()
     name = ResettingHandler._get_handle_name(None, "rpc_inference")
     assert name == TransformerConnectionHandler._get_handle_name(None, "rpc_inference")
+    handlers: Any = ResettingHandler._rpc_handlers
     streams = {
         one.method_name: (one.stream_input, one.stream_output) for one in ResettingHandler._rpc_handlers
     }

@@ -82,7 +82,8 @@ class Cacheless:
     def __init__(self, manager: RemoteSequenceManager, on_failure: OnFailure) -> None:
         self._manager, self._on_failure = manager, on_failure
         self._spans = manager.make_sequence(0, len(manager), mode="min_latency")
-        self._rpc_info: Any = manager.rpc_info  # asked here: on the worker's own loop it would wait for itself
+        # asked here: on the worker's own loop it would wait for itself
+        self._rpc_info: Any = manager.rpc_info
         self._inputs: torch.Tensor | None = None
 
     def step(self, inputs: torch.Tensor) -> torch.Tensor:
