@@ -124,13 +124,27 @@ def test_a_paper_run_that_lost_an_arm_is_unknown(paper, tmp_path):
     assert check.judge(path).verdict is Verdict.UNKNOWN
 
 
+def test_churn_runs_in_all_its_variants(tmp_path):
+    small = ["sim.n_servers=20", "sim.duration_s=1800", "sim.warm_up_s=900", "arms=[petals,swarmlab]"]
+    path = played(["+exp=churn", *small], tmp_path)
+    run, summary = load_run(path), check.judge(path)
+    assert not [finding for finding in summary.findings if finding.assumption and finding.verdict != "holds"]
+    assert list(summary.scenarios) == ["complete", "lapses", "slow_news"]
+    rows = [row for row in run.history("balance") if row["arm"] == "swarmlab"]
+    assert {row["n_active"] for row in rows if row["t"] >= 600} == {20}
+    histories = {
+        name: [row for row in run.history("servers") if row["scenario"] == name] for name in summary.scenarios
+    }
+    assert histories["complete"] != histories["slow_news"]
+
+
 def test_two_runs_with_one_seed_record_the_same(paper, tmp_path):
     again = played(SMALL, tmp_path)
     for file in (paper / "history").iterdir():
         assert file.read_bytes() == (again / "history" / file.name).read_bytes()
 
 
-@pytest.mark.parametrize("exp", ["report_389", "appendix_e"])
+@pytest.mark.parametrize("exp", ["report_389", "appendix_e", "churn"])
 def test_scenarios_that_are_not_there_are_refused(exp):
     settings, _ = load([f"+exp={exp}", "scenarios=[nowhere]"])
     with pytest.raises(BadInput) as refused:

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from swarmlab.errors import BadInput
 from swarmlab.placement.cost import LoadCost
 from swarmlab.sim.dht import Dht
-from swarmlab.sim.population import MINUTE_S, active_target, generator, sine_members
+from swarmlab.sim.population import (
+    ARRIVING_S,
+    MINUTE_S,
+    Ending,
+    active_target,
+    churn_members,
+    generator,
+    sine_members,
+)
 from swarmlab.sim.reload import steps
 from swarmlab.sim.settings import SimSettings, check
 from swarmlab.types import ServerRecord, Span
@@ -126,6 +134,25 @@ def test_throughput_and_capacity_are_drawn_as_told():
     assert sine_members(PAPER, 1) == members != sine_members(PAPER, 2)
 
 
+CHURN = SimSettings(n_servers=20, active_min=20, active_max=20, duration_s=12 * 3600.0, crash_share=0.5)
+
+
+def test_under_churn_every_place_is_always_taken():
+    members = churn_members(CHURN, 0)
+    for at_s in (ARRIVING_S, 3600.0, 6 * 3600.0, 12 * 3600.0 - 1):
+        assert sum(member.present(at_s) for member in members) == 20
+    assert len({member.name for member in members}) == len(members) > 40
+    endings = [member.visits[0].ending for member in members]
+    assert 0.3 < endings.count(Ending.CRASH) / len(endings) < 0.7
+    assert churn_members(CHURN, 0) == members != churn_members(CHURN, 1)
+
+
+def test_lifetimes_are_as_long_as_told():
+    short = churn_members(replace(CHURN, lifetime_min_s=1800.0, lifetime_max_s=1800.0), 0)
+    lives = [member.visits[0].end_s - member.visits[0].start_s for member in short]
+    assert 1500 < np.mean(lives) < 2100
+
+
 def test_concerns_have_streams_of_their_own():
     draws = [generator(0, *concern).random() for concern in ((0,), (1,), (2, 0), (2, 1))]
     assert len(set(draws)) == 4
@@ -138,7 +165,7 @@ def test_concerns_have_streams_of_their_own():
         ("n_blocks", 0), ("repeats", 0), ("duration_s", 0.0), ("duration_s", float("inf")), ("check_period_s", -1.0),
         ("s_per_block", -1.0), ("s_per_block", np.nan), ("capacity_max", 71), ("capacity_max", 0), ("active_max", 207),
         ("active_min", 0), ("crash_share", 1.5), ("update_period_s", 120.0), ("warm_up_s", 1e9),
-        ("throughput_min_tps", 101.0),
+        ("throughput_min_tps", 101.0), ("lifetime_min_s", 21601.0), ("throughput_median_tps", 0.0),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_name(field, value):

@@ -38,10 +38,13 @@ def parts(history: Mapping[str, Iterable[Row]]) -> dict[Key, Part]:
     return dict(found)
 
 
-def bounds(found: Mapping[Key, Part]) -> dict[tuple[str, int], dict[float, float]]:
-    """Certified upper bound of the swarm throughput by time, for each scenario and repeat."""
+def bounds(found: Mapping[Key, Part], name: str = "optimal_tps") -> dict[tuple[str, int], dict[float, float]]:
+    """Upper bound of the swarm throughput by time, for each scenario and repeat.
+
+    :param name: ``optimal_tps``, a certified bound, or ``swarm_tps``, what the best placement found has
+    """
     return {
-        (scenario, repeat): {row["t"]: row["optimal_tps"] for row in part.balance}
+        (scenario, repeat): {row["t"]: row[name] for row in part.balance}
         for (scenario, arm, repeat), part in found.items()
         if arm == OPTIMAL
     }
@@ -52,27 +55,30 @@ def measure(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Scenario to arm to metric; of several populations the mean, and the least share of the bound."""
     found = parts(history)
-    limits = bounds(found)
+    limits, best = bounds(found), bounds(found, "swarm_tps")
     measured: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for (scenario, arm, repeat), part in found.items():
-        limit = limits.get((scenario, repeat), {})
-        measured[scenario][arm].append(_measure_part(part, limit, warm_up_s, sample_every_s))
+        limit, found_tps = limits.get((scenario, repeat), {}), best.get((scenario, repeat), {})
+        measured[scenario][arm].append(_measure_part(part, limit, found_tps, warm_up_s, sample_every_s))
     return {
         scenario: {arm: _over_repeats(rows) for arm, rows in arms.items()}
         for scenario, arms in measured.items()
     }
 
 
-def _measure_part(part: Part, limit: Mapping[float, float], warm_up_s: float, every_s: float) -> Row:
+def _measure_part(
+    part: Part, limit: Mapping[float, float], best: Mapping[float, float], warm_up_s: float, every_s: float
+) -> Row:
     rows = [row for row in part.balance if row["t"] >= warm_up_s]
     swarm = np.array([row["swarm_tps"] for row in rows], dtype=float)
-    shares = [row["swarm_tps"] / limit[row["t"]] for row in rows if limit.get(row["t"], 0) > 0]
+    shares = _shares(rows, limit)
     moves = [row for row in part.reloads if row["old_start"] is not None]
     capacity = every_s * sum(row.get("capacity_block_tps") or 0.0 for row in part.balance)
     lost = sum(row["lost_block_s"] * row["throughput_tps"] for row in moves)
     return {
         "swarm_tps_mean": float(swarm.mean()) if rows else None,
-        "swarm_tps_over_optimal_mean": float(np.mean(shares)) if shares else None,
+        "swarm_tps_over_optimal_mean": _mean(shares),
+        "swarm_tps_over_best_found_mean": _mean(_shares(rows, best)),
         "zero_throughput_share": float((swarm <= 0).mean()) if rows else None,
         "moves": len(moves),
         "noop_reloads": sum(bool(row["no_op"]) for row in moves),
@@ -83,6 +89,14 @@ def _measure_part(part: Part, limit: Mapping[float, float], warm_up_s: float, ev
         "lost_block_seconds": float(sum(row["lost_block_s"] for row in moves)),
         "capacity_lost_share": lost / capacity if capacity else None,
     }
+
+
+def _shares(rows: Iterable[Row], limit: Mapping[float, float]) -> list[float]:
+    return [row["swarm_tps"] / limit[row["t"]] for row in rows if limit.get(row["t"], 0) > 0]
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def oscillations(moves: Iterable[Row]) -> int:

@@ -78,8 +78,9 @@ def check_expected(
             if arm in (*arms, OPTIMAL):
                 for metric, wanted in metrics.items():
                     yield expect(f"{scenario} / {arm} / {metric}", measured.get(arm, {}).get(metric), wanted)
-        for metric, order in entry.get("orders", {}).items():
-            yield from _check_order(scenario, measured, metric, [arm for arm in order if arm in measured])
+        for metric, orders in entry.get("orders", {}).items():
+            for order in orders:
+                yield from _check_order(scenario, measured, metric, [arm for arm in order if arm in measured])
 
 
 def _check_order(

@@ -21,7 +21,7 @@ COLUMNS = (
     ("no-op", "noop_reloads", ".0f"),
     ("blocks\nloaded", "blocks_loaded", ".0f"),
     ("redun-\ndant", "redundant_loads", ".0f"),
-    ("capac.\nlost", "capacity_lost_share", ".1%"),
+    ("cap.\nlost", "capacity_lost_share", ".1%"),
 )
 OF_MOVES = 3  # columns from here on mean nothing for the bound
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from swarmlab.sim.settings import SimSettings
 
 MINUTE_S = 60.0
+ARRIVING_S = 600.0
 
 
 class Ending(StrEnum):
@@ -74,6 +75,27 @@ def sine_members(settings: SimSettings, seed: int) -> tuple[Member, ...]:
         Member(f"s{i:04d}", int(widths[i]), float(tps[i]), tuple(visits[i]))
         for i in range(settings.n_servers)
     )
+
+
+def churn_members(settings: SimSettings, seed: int) -> tuple[Member, ...]:
+    """``n_servers`` places that are always taken: when a server goes, another one comes at once.
+
+    Each place has its own mean lifetime, drawn evenly between the bounds; lifetimes are exponential. Throughputs are
+    lognormal around ``throughput_median_tps``, capacities even. The first servers come within ten minutes.
+    """
+    throughputs, lifetimes = generator(seed, THROUGHPUTS), generator(seed, LIFETIMES)
+    members = []
+    for place in range(settings.n_servers):
+        mean_s = lifetimes.uniform(settings.lifetime_min_s, settings.lifetime_max_s)
+        at_s, turn = lifetimes.uniform(0, ARRIVING_S), 0
+        while at_s < settings.duration_s:
+            end_s = at_s + lifetimes.exponential(mean_s)
+            ending = Ending.CRASH if lifetimes.random() < settings.crash_share else Ending.LEAVE
+            tps = settings.throughput_median_tps * throughputs.lognormal(0.0, settings.throughput_sigma)
+            width = int(throughputs.integers(settings.capacity_min, settings.capacity_max + 1))
+            members.append(Member(f"s{place:04d}-{turn}", width, float(tps), (Visit(at_s, end_s, ending),)))
+            at_s, turn = end_s, turn + 1
+    return tuple(members)
 
 
 def active_target(settings: SimSettings, at_s: float) -> int:

@@ -10,11 +10,11 @@ from swarmlab.errors import BadInput
 WHOLE = {"n_blocks": 1, "n_servers": 1, "repeats": 1, "capacity_min": 1, "active_min": 1, "optimum_kicks": 0}
 POSITIVE = (
     "duration_s", "sample_every_s", "blocks_every_s", "check_period_s", "update_period_s", "expiration_s",
-    "throughput_max_tps", "activity_period_s",
+    "throughput_max_tps", "activity_period_s", "lifetime_min_s", "lifetime_max_s", "throughput_median_tps",
 )  # fmt: skip
 NOT_NEGATIVE = (
     "warm_up_s", "mean_choice_delay_s", "announce_delay_s", "view_age_s", "lapses_per_hour", "s_per_block",
-    "s_per_move", "throughput_min_tps",
+    "s_per_move", "throughput_min_tps", "throughput_sigma",
 )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class SimSettings:
     :param capacity_min: fewest blocks a server holds; ``capacity_max`` the most, drawn evenly from all between
     :param active_min: servers at a trough of activity; ``active_max`` at a peak
     :param activity_period_s: from trough to trough, along a sine
+    :param throughput_median_tps: under churn, where throughputs are lognormal with ``throughput_sigma``
+    :param lifetime_min_s: under churn, the shortest mean lifetime of a server; ``lifetime_max_s`` the longest
     :param crash_share: share of the servers that leave by crashing, their records staying until they expire
     :param optimum_kicks: effort of the search for the best placement; its upper bound does not depend on it
     """
@@ -65,6 +67,10 @@ class SimSettings:
     active_min: int = 20
     active_max: int = 105
     activity_period_s: float = 86400.0
+    throughput_median_tps: float = 1000.0
+    throughput_sigma: float = 1.0
+    lifetime_min_s: float = 7200.0
+    lifetime_max_s: float = 21600.0
     crash_share: float = 0.0
     optimum_kicks: int = 50
 
@@ -86,6 +92,9 @@ def check(settings: SimSettings) -> None:
     if settings.throughput_min_tps > settings.throughput_max_tps:
         allowed = f"at most sim.throughput_max_tps, {settings.throughput_max_tps:g}"
         raise BadInput("sim.throughput_min_tps", settings.throughput_min_tps, allowed)
+    if settings.lifetime_min_s > settings.lifetime_max_s:
+        allowed = f"at least sim.lifetime_min_s, {settings.lifetime_min_s:g}"
+        raise BadInput("sim.lifetime_max_s", settings.lifetime_max_s, allowed)
     if not 0 <= settings.crash_share <= 1:
         raise BadInput("sim.crash_share", settings.crash_share, "0 to 1")
     if settings.update_period_s >= settings.expiration_s:

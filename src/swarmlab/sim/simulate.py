@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from swarmlab.placement.problem import Problem
+from swarmlab.placement.problem import Placement, Problem
 from swarmlab.placement.search import good_placement
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import TIME_DIGITS, Arm, World
@@ -40,12 +40,15 @@ def optimum(settings: SimSettings, members: Sequence[Member], seed: int) -> list
     ``swarm_tps`` is what a search found, ``optimal_tps`` a bound that is certain.
     """
     events = []
+    known: dict[tuple[str, ...], Placement] = {}
     for number in range(int(np.ceil(settings.duration_s / settings.sample_every_s))):
         at_s = number * settings.sample_every_s
         there = [member for member in members if member.present(at_s)]
-        best = good_placement(
-            _problem(settings, there), np.random.default_rng(seed), kicks=settings.optimum_kicks
-        )
+        names = tuple(member.name for member in there)
+        if names not in known:
+            rng = np.random.default_rng(seed)
+            known[names] = good_placement(_problem(settings, there), rng, kicks=settings.optimum_kicks)
+        best = known[names]
         fields = {
             "swarm_tps": best.swarm_tps,
             "optimal_tps": best.bound_tps,

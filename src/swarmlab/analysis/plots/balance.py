@@ -26,6 +26,9 @@ POINTS = 96  # means over so many stretches of time are drawn
 TITLES = {
     "instant": "as the paper has it: blocks load in no time",
     "reload": "with the cost of reloading",
+    "complete": "records are complete",
+    "lapses": "each server is unseen for a minute, once an hour",
+    "slow_news": "records are seen after a minute",
 }
 
 

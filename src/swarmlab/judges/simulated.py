@@ -1,4 +1,4 @@
-"""Judges +exp=appendix_e."""
+"""Judges experiments on simulated swarms: +exp=appendix_e and +exp=churn."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
 
 def table(summary: Mapping[str, Any]) -> Table:
-    return balance_table(summary, "Appendix E: share of the bound, and what moving cost")
+    return balance_table(summary, "Simulated swarm: share of the bound, and what moving cost")
 
 
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
@@ -65,7 +65,7 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
 
 
 def _over_scenarios(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    # One value per scenario: without and with reload cost are different questions, so nothing is averaged.
+    # One value per scenario: each is another question, so nothing is averaged over them.
     arms: dict[str, dict[str, Any]] = {}
     for scenario, measured in scenarios.items():
         for arm, metrics in measured.items():

@@ -1,0 +1,89 @@
+"""An experiment on a simulated swarm: every arm on the same populations, in one or several variants of the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from swarmlab.errors import BadInput
+from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.placement_arms import arm_of, record
+from swarmlab.sim.population import Member
+from swarmlab.sim.settings import SimSettings
+from swarmlab.sim.simulate import OPTIMAL, optimum, simulate
+from swarmlab.types import Event
+
+CPU_S_PER_HOUR = 1.0  # of one simulated hour of one arm, roughly
+
+
+@dataclass(frozen=True)
+class SimulatedSwarm:
+    """One run of the experiment.
+
+    :param variants: name of each scenario, and the settings that differ in it
+    :param draw: makes a population from settings and seed
+    """
+
+    sim: SimSettings
+    variants: Mapping[str, Mapping[str, Any]]
+    arms: Sequence[str]
+    seed: int
+    draw: Callable[[SimSettings, int], tuple[Member, ...]]
+
+    world: Literal["simulated"] = "simulated"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return {"id": f"simulated, {self.sim.n_blocks} blocks", "hash": None}
+
+    @property
+    def parts(self) -> list[str]:
+        return list(self.variants)
+
+    @property
+    def n_units(self) -> int:
+        return len(self.variants) * self.sim.repeats * (len(self.arms) + 1)
+
+    def describe(self) -> str:
+        sim = self.sim
+        minutes = self.n_units * sim.duration_s / 3600 * CPU_S_PER_HOUR / 60
+        return (
+            f"{sim.n_servers} simulated servers, {sim.n_blocks} blocks, {sim.duration_s / 3600:g} h\n"
+            f"{len(self.variants)} scenarios ({', '.join(self.variants)}), {sim.repeats} population(s)\n"
+            f"arms: {', '.join(self.arms)}; {OPTIMAL} is the bound\n"
+            f"about {max(1, round(minutes))} minute(s)"
+        )
+
+    def run(self, run_dir: RunDir, progress: Progress) -> None:
+        """Simulate every arm on every population and record it."""
+        for repeat in range(self.sim.repeats):
+            seed = self.seed + repeat
+            members = self.draw(self.sim, seed)
+            limit = optimum(self.sim, members, seed)
+            for scenario, changes in self.variants.items():
+                settings = replace(self.sim, **changes)
+                for arm in (OPTIMAL, *self.arms):
+                    progress.begin(scenario, arm)
+                    events = limit if arm == OPTIMAL else simulate(settings, members, arm_of(arm), seed)
+                    record(run_dir, events, scenario=scenario, repeat=repeat)
+                    progress.end(scenario, arm, "done", f"population {repeat}: {_words(events)}")
+
+
+def _words(events: Sequence[Event]) -> str:
+    moves = sum(event.kind == "reloads" and event.fields["old_start"] is not None for event in events)
+    samples = [event.fields["swarm_tps"] for event in events if event.kind == "balance"]
+    return f"mean {sum(samples) / len(samples):.1f} tokens/s, {moves} moves"
+
+
+def chosen_variants(wanted: Any, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The variants that ``scenarios`` names: ``default`` or ``all``, one, or a list.
+
+    :raises BadInput: for one that there is not
+    """
+    names = list(known) if wanted in ("default", "all") else [wanted] if isinstance(wanted, str) else wanted
+    for name in names:
+        if name not in known:
+            raise BadInput("scenarios", name, f"default, all, or some of {', '.join(known)}")
+    return {name: known[name] for name in names}
