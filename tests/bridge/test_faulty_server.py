@@ -88,9 +88,7 @@ def test_clients_find_it_under_the_name_of_petals_own_handler():
     name = ResettingHandler._get_handle_name(None, "rpc_inference")
     assert name == TransformerConnectionHandler._get_handle_name(None, "rpc_inference")
     handlers: Any = ResettingHandler._rpc_handlers
-    streams = {
-        one.method_name: (one.stream_input, one.stream_output) for one in ResettingHandler._rpc_handlers
-    }
+    streams = {one.method_name: (one.stream_input, one.stream_output) for one in handlers}
     assert streams["rpc_inference"] == streams["rpc_forward_stream"] == (True, True)
     assert streams["rpc_forward"] == (False, False)
     assert streams["rpc_info"] == (False, False)

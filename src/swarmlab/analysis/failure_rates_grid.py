@@ -25,7 +25,7 @@ class GridSettings:
     lengths: list[int] = field(default_factory=lambda: [128, 1024])
     rates: list[float] = field(default_factory=lambda: [0.0, 0.001, 0.01])
     repeats: int = 1
-    budget_s: float = 60.0
+    budget_s: float = 40.0
     bounded_s: float = 10.0
 
 
