@@ -90,6 +90,12 @@ def test_coming_back_after_an_hour_is_no_oscillation():
     assert oscillations([there, {**back, "t": 60.0, "server": "b"}]) == 0
 
 
+def test_reloading_the_same_blocks_again_and_again_is_no_oscillation():
+    assert (
+        oscillations([reload(t, "a", (0, 2), (0, 2), loaded=2, redundant=2) for t in (0.0, 60.0, 120.0)]) == 0
+    )
+
+
 PLAN = {"scenarios": ["reload"], "arms": ["petals"], "repeats": 1, "samples": 3}
 
 
