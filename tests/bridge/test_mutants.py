@@ -284,7 +284,7 @@ MUTANTS = [
         router,
         [
             (
-                "async with asyncio.timeout(self._settings.read_view_s):\n                return await ",
+                "async with asyncio.timeout(patience_s):\n                return await ",
                 "if True:\n                return await asyncio.wait_for(timeout=5.0, fut=",
             ),
             ("asyncio.shield(self._reading)\n", "asyncio.shield(self._reading))\n"),

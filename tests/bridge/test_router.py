@@ -42,7 +42,7 @@ class Dht:
         self.n_reads = 0
         self.pinged: list[list[PeerID]] = []
         self.error: Exception | None = None
-        self.answers = True
+        self.answers, self.delay_s = True, 0.0
 
     async def run_coroutine(self, question: Any, return_future: bool) -> Any:
         assert return_future
@@ -55,6 +55,7 @@ class Dht:
             raise self.error
         if not self.answers:
             await asyncio.Event().wait()
+        await asyncio.sleep(self.delay_s)
         return await question(None, self)
 
     async def get_many(self, keys: list[str], *_: Any, **__: Any) -> dict[str, Any]:
@@ -125,6 +126,56 @@ def test_a_view_is_read_again_only_when_it_is_old(play):
         await asyncio.sleep(SETTINGS.view_age_s + 1)
         assert await fixture.chosen() == B
         assert fixture.dht.n_reads == 2
+
+    play(script)
+
+
+def test_a_new_session_begins_with_what_another_of_the_client_knows(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers, fixture.dht.rtt_s = {A: 1e6, B: 1e6}, {A: 0.5, B: 0.1}
+        await fixture.chosen()
+        await asyncio.sleep(1)  # for the pings
+        fixture.dht.answers = False  # as when one of its nodes hangs
+        before_s = asyncio.get_running_loop().time()
+        fixture.router = Router(fixture.manager, SETTINGS)  # pyright: ignore[reportArgumentType]
+        assert await fixture.chosen() == B
+        assert asyncio.get_running_loop().time() == before_s
+
+    play(script)
+
+
+def test_another_client_begins_with_nothing(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        other: Any = Manager(fixture.dht)
+        assert Router(other, SETTINGS).view is None
+
+    play(script)
+
+
+def test_an_old_view_is_not_kept_waiting_for_by_a_dht_that_hangs(play):
+    async def script(fixture: Fixture) -> None:
+        loop = asyncio.get_running_loop()
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        await asyncio.sleep(SETTINGS.view_age_s + 1)
+        fixture.dht.answers, before_s = False, loop.time()
+        assert await fixture.chosen() == A
+        assert loop.time() - before_s == pytest.approx(SETTINGS.renew_view_s)
+        assert SETTINGS.renew_view_s < SETTINGS.read_view_s
+
+    play(script)
+
+
+def test_an_old_view_without_a_route_is_read_again_with_patience(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        await asyncio.sleep(SETTINGS.view_age_s + 1)
+        fixture.dht.servers, fixture.dht.delay_s = {B: 1e6}, 3.0
+        fixture.blame(A, Cause.BROKEN)
+        assert await fixture.chosen(60.0) == B
 
     play(script)
 

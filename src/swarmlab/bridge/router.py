@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hivemind.p2p import P2P, PeerID
 from hivemind.proto import runtime_pb2
@@ -32,16 +33,28 @@ _PING_S = 1.0
 _READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
 
 
+@dataclass
+class _Known:
+    """What sessions of one client tell each other, so that not each of them begins with a read of the DHT."""
+
+    view: SwarmView | None = None
+    rtt_s: dict[str, float] = field(default_factory=dict)
+
+
+_known: WeakKeyDictionary[RemoteSequenceManager, _Known] = WeakKeyDictionary()
+
+
 class Router:
     """Chooses servers for blocks. All methods but the constructor run on the worker's event loop."""
 
     def __init__(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> None:
         self._manager, self._settings = manager, settings
         self._bans = BanTable(settings)
-        self._view: SwarmView | None = None
+        self._known = _known.setdefault(manager, _Known())
+        self._view: SwarmView | None = self._known.view
         self._reading: asyncio.Task[SwarmView] | None = None
         self._pinging: asyncio.Task[None] | None = None
-        self._rtt_s: dict[str, float] = {}
+        self._rtt_s = self._known.rtt_s
         self._compression: int | None = None
         self._blamed: dict[str, Attempt] = {}
 
@@ -161,10 +174,16 @@ class Router:
         return self._compression
 
     async def _fresh_view(self, max_age_s: float) -> SwarmView:
-        """A view not older than ``max_age_s``; an older one is used when the DHT does not answer in time."""
+        """A view not older than ``max_age_s``; an older one is used when the DHT does not answer in time.
+
+        One hung node makes a read of the DHT take seconds. Unless the newest view is wanted (``max_age_s`` 0), an
+        old one is good enough meanwhile: the read goes on, and whoever finds no route with the old one waits for it.
+        """
         view = self._view
         if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
             return view
+        patient = view is None or max_age_s <= 0
+        patience_s = self._settings.read_view_s if patient else self._settings.renew_view_s
         if self._reading is None or self._reading.done():
             # bounded, or one read that is never answered would keep everybody from starting another
             longest_s = _READ_PATIENCE * self._settings.read_view_s
@@ -172,7 +191,7 @@ class Router:
         try:
             # shielded: the read goes on for the next caller when this one runs out of time. No wait_for(): before
             # Python 3.12 it swallows a cancellation that comes at the moment of the result.
-            async with asyncio.timeout(self._settings.read_view_s):
+            async with asyncio.timeout(patience_s):
                 return await asyncio.shield(self._reading)
         except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
             return self._view if self._view is not None else SwarmView(self.n_blocks, ())
@@ -193,7 +212,7 @@ class Router:
             or (allowed is not None and peer not in allowed)
             or (blocked is not None and peer in blocked)
         )
-        self._view = view
+        self._view = self._known.view = view
         # also those that did not answer the last ping: they may be back
         peer_ids = [record.peer_id for record in view.serving()]
         unknown = [peer_id for peer_id in peer_ids if math.isinf(self._rtt_s.get(peer_id, math.inf))]

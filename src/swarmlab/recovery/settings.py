@@ -15,6 +15,7 @@ class RecoverySettings:
 
     :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed
     :param read_view_s: longest wait for one read of the DHT
+    :param renew_view_s: the same while there is an older view to begin with
     :param view_age_s: a view older than this is read again before a new chain is chosen
     :param recovery_s: a step gives up when its recoveries have taken this long in all
     :param attempts: a step gives up after this many failed replacements of the same blocks
@@ -41,6 +42,7 @@ class RecoverySettings:
 
     connect_s: float = 5.0
     read_view_s: float = 5.0
+    renew_view_s: float = 0.5
     view_age_s: float = 30.0
     recovery_s: float = 120.0
     attempts: int = 12
