@@ -20,7 +20,7 @@ from tests.sim.swarms import rows
 
 ARMS = ["none", "join_only", "appendix_d", "petals", "recheck", "swarmlab"]
 SMALL = SimSettings(
-    n_blocks=12, n_servers=24, duration_s=1500.0, warm_up_s=0.0, capacity_max=5, active_min=8, active_max=16,
+    n_blocks=12, n_servers=24, duration_s=1500.0, warm_up_s=0.0, capacity_max=5, active_min=12, active_max=20,
     activity_period_s=1500.0, s_per_block=10.0, crash_share=0.5, lapses_per_hour=4.0, blocks_every_s=300.0,
 )  # fmt: skip
 
