@@ -119,6 +119,7 @@ class SoakSettings:
     :param slowdowns_per_minute: servers paused for a moment
     :param stop_share: how many of the failures are hangs instead of deaths, 0 to 1
     :param away_min_s: shortest time until a failed server is restarted or continued
+    :param aimed_share: how many of all faults are aimed at servers in use, 0 to 1
     :param allow_outage: whether the last live holder of a block may fail, too
     """
 
@@ -130,6 +131,7 @@ class SoakSettings:
     away_max_s: float = 8.0
     pause_min_s: float = 0.05
     pause_max_s: float = 0.5
+    aimed_share: float = 0.7
     allow_outage: bool = False
     prompt_tokens_min: int = 5
     prompt_tokens_max: int = 120
@@ -302,6 +304,8 @@ def _check_soak(soak: SoakSettings) -> None:
         raise BadInput("soak.slowdowns_per_minute", soak.slowdowns_per_minute, "a number, 0 for none")
     if not 0 <= soak.stop_share <= 1:
         raise BadInput("soak.stop_share", soak.stop_share, "0 (all die) to 1 (all hang)")
+    if not 0 <= soak.aimed_share <= 1:
+        raise BadInput("soak.aimed_share", soak.aimed_share, "0 (random servers) to 1 (servers in use first)")
     if soak.new_tokens_min < 2:
         raise BadInput("soak.new_tokens_min", soak.new_tokens_min, "at least 2")
     for name in ("away", "pause"):

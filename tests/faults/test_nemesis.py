@@ -83,6 +83,19 @@ def test_a_fault_depends_on_seed_stream_and_number_only(seed, stream, number):
     assert plan(SETTINGS, seed, stream, number) == plan(SETTINGS, seed, stream, number)
 
 
+@given(swarms(), seeds, numbers)
+def test_an_aimed_fault_takes_one_in_use_if_it_may(swarm, seed, number):
+    spans, away = swarm
+    aimed = NemesisSettings(**{**vars(SETTINGS), "aimed_share": 1.0})
+    in_use = set(list(spans)[::2])
+    target = choose(
+        plan(aimed, seed, Stream.FAILURES, number), spans, away, allow_outage=False, in_use=in_use
+    )
+    able = set(expendable(spans, away))
+    assert (target is None) == (not able)
+    assert target is None or target in (able & in_use or able)
+
+
 def test_other_seeds_and_streams_give_other_faults():
     plans = {plan(SETTINGS, seed, stream, n) for seed in (0, 1) for stream in Stream for n in range(5)}
     assert len(plans) == 20

@@ -223,6 +223,7 @@ def test_a_client_that_dies_before_its_first_session_is_told_of_in_the_log():
         ("minutes=0", "minutes"),
         ("soak.clients=0", "soak.clients"),
         ("soak.stop_share=2", "soak.stop_share"),
+        ("soak.aimed_share=-1", "soak.aimed_share"),
         ("soak.away_max_s=1", "soak.away_max_s"),
         ("soak.new_tokens_min=1", "soak.new_tokens_min"),
         ("soak.slowdowns_per_minute=-1", "soak.slowdowns_per_minute"),

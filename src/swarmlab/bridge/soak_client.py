@@ -1,8 +1,8 @@
 """A client process of +exp=failover_soak: session after session, each compared with the same one without a swarm.
 
 Events on the channel (JSON lines): ``next`` (the answer is the next session's ``work``, ``batch``, ``prompt_tokens``,
-``max_length`` and ``seed``, or ``stop``), ``step`` (slow ones, and a sample of the others), ``failover``, ``log``,
-``session`` and, last, ``done``. ``at_s`` is of the system's monotonic clock.
+``max_length`` and ``seed``, or ``stop``), ``chain`` (the ``peers`` in use), ``step`` (slow ones, and a sample of the
+others), ``failover``, ``log``, ``session`` and, last, ``done``. ``at_s`` is of the system's monotonic clock.
 """
 
 from __future__ import annotations
@@ -204,6 +204,9 @@ class _Watched:
         hit = recoveries - self._seen_recoveries + retries - self._seen_retries
         if hit:  # a server failed under this step, or since the one before
             self._stalls.append(seconds)
+        if hit or token == 0:
+            peers = [place["peer"] for place in arms.chain_of(self._session) if place["peer"]]
+            self._reporter.send("chain", peers=peers)
         if hit or seconds >= SLOW_S or token % SAMPLE == 0:
             self._reporter.send(
                 "step",

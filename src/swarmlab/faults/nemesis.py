@@ -29,6 +29,7 @@ class NemesisSettings:
     :param stop_share: how many of the failures are hangs (SIGSTOP) instead of deaths (SIGKILL), 0 to 1
     :param away_s: shortest and longest time, in seconds, until a failed server is continued or restarted
     :param pause_s: shortest and longest pause, in seconds
+    :param aimed_share: how many of all faults are aimed at servers that clients use just then, if any may be taken
     :param allow_outage: whether the last live holder of a block may be taken, too
     """
 
@@ -37,6 +38,7 @@ class NemesisSettings:
     stop_share: float
     away_s: tuple[float, float]
     pause_s: tuple[float, float]
+    aimed_share: float = 0.0
     allow_outage: bool = False
 
     def rate(self, stream: Stream) -> float:
@@ -51,12 +53,14 @@ class Plan:
     :param gap_s: seconds after the fault before it of the same stream
     :param seconds: how long the server is to be away, or paused
     :param pick: 0 to 1, which of the servers that may be taken
+    :param aimed: whether those in use come first
     """
 
     gap_s: float
     fault: Fault
     seconds: float
     pick: float
+    aimed: bool
 
 
 def plan(settings: NemesisSettings, seed: int, stream: Stream, number: int) -> Plan:
@@ -65,20 +69,30 @@ def plan(settings: NemesisSettings, seed: int, stream: Stream, number: int) -> P
     mean_s = 60.0 / settings.rate(stream)
     gap_s = mean_s * draw.uniform(1 - SPREAD, 1 + SPREAD)
     if stream is Stream.SLOWDOWNS:
-        return Plan(gap_s, Fault.PAUSE, draw.uniform(*settings.pause_s), draw.random())
-    fault = Fault.STOP if draw.random() < settings.stop_share else Fault.KILL
-    return Plan(gap_s, fault, draw.uniform(*settings.away_s), draw.random())
+        fault, seconds = Fault.PAUSE, draw.uniform(*settings.pause_s)
+    else:
+        fault = Fault.STOP if draw.random() < settings.stop_share else Fault.KILL
+        seconds = draw.uniform(*settings.away_s)
+    return Plan(gap_s, fault, seconds, draw.random(), draw.random() < settings.aimed_share)
 
 
 def choose(
-    planned: Plan, holders: Mapping[str, Span], away: Collection[str], *, allow_outage: bool
+    planned: Plan,
+    holders: Mapping[str, Span],
+    away: Collection[str],
+    *,
+    allow_outage: bool,
+    in_use: Collection[str] = (),
 ) -> str | None:
     """The server that a planned fault takes; None if none may be taken now.
 
     :param holders: all servers and the blocks they hold when they are there
     :param away: those that are not serving now
+    :param in_use: those that clients use now
     """
     able = sorted(set(holders) - set(away)) if allow_outage else expendable(holders, away)
+    if planned.aimed:
+        able = [name for name in able if name in in_use] or able
     return able[min(int(planned.pick * len(able)), len(able) - 1)] if able else None
 
 

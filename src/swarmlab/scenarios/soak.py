@@ -21,12 +21,13 @@ from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.soak_client import SCENARIO, SoakClient
 from swarmlab.scenarios.soak_nemesis import Nemesis
 from swarmlab.swarm.deploy import Swarm, deploy
-from swarmlab.swarm.leaks import stray_sockets, take_inventory
+from swarmlab.swarm.leaks import Inventory, stray_sockets, take_inventory
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import Span
 from swarmlab.workload.requests import Bounds
 
 TELL_S = 20.0
+LEAVE_S, POLL_S = 10.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,14 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
         with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
             ready.set()
             temp_dir = swarm.temp_dir
-            self._count("start", run_dir, temp_dir, strays)
+            before = self._count("start", run_dir, temp_dir, strays)
             self._soak(swarm, run_dir, progress)
-            self._count("end", run_dir, temp_dir, strays)
+            self._count("end", run_dir, temp_dir, strays, no_more_than=before)
         self._count("after", run_dir, temp_dir, strays)
 
     def _soak(self, swarm: Swarm, run_dir: RunDir, progress: Progress) -> None:
         until_s = time.monotonic() + self.duration_s
         write = partial(run_dir.history.write, "faults", "", scenario=SCENARIO)
-        nemesis = Nemesis(swarm, self.nemesis, self.seed, lambda row: write(**row))
 
         def on_end(client: SoakClient) -> None:
             outcome = f"{client.tokens_wrong} wrong" if client.tokens_wrong else "identical"
@@ -135,6 +135,13 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
             for arm in self.arms
             for number in range(self.clients)
         ]
+        nemesis = Nemesis(
+            swarm,
+            self.nemesis,
+            self.seed,
+            lambda row: write(**row),
+            lambda: {peer for client in clients for peer in client.peers},
+        )
         done = False
         try:
             threads = [client.start() for client in clients]
@@ -184,9 +191,20 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
         return replace(self.swarm, servers=servers)
 
     @staticmethod
-    def _count(moment: str, run_dir: RunDir, temp_dir: Path, strays: frozenset[Path]) -> None:
-        inventory = take_inventory(temp_dir, strays)
+    def _count(
+        moment: str,
+        run_dir: RunDir,
+        temp_dir: Path,
+        strays: frozenset[Path],
+        no_more_than: Inventory | None = None,
+    ) -> Inventory:
+        """Record what the swarm has now; helpers of processes that just ended are given a moment to follow."""
+        inventory, until_s = take_inventory(temp_dir, strays), time.monotonic() + LEAVE_S
+        while no_more_than and inventory.exceeds(no_more_than) and time.monotonic() < until_s:
+            time.sleep(POLL_S)
+            inventory = take_inventory(temp_dir, strays)
         run_dir.history.write("leaks", "", scenario=SCENARIO, moment=moment, **asdict(inventory))
+        return inventory
 
 
 def _note_state(

@@ -49,6 +49,7 @@ def build_soak(settings: RunSettings) -> Soak:
             stop_share=soak.stop_share,
             away_s=(soak.away_min_s, soak.away_max_s),
             pause_s=(soak.pause_min_s, soak.pause_max_s),
+            aimed_share=soak.aimed_share,
             allow_outage=soak.allow_outage,
         ),
         bounds=Bounds(

@@ -48,6 +48,7 @@ class SoakClient:
     sessions: int = field(default=0, init=False)
     tokens_wrong: int = field(default=0, init=False)
     failure: str | None = field(default=None, init=False)
+    peers: frozenset[str] = field(default=frozenset(), init=False)  # that serve it now
     _over: threading.Event = field(default_factory=threading.Event, init=False)
     _request: Request | None = field(default=None, init=False)
     _asked_s: float = field(default=0.0, init=False)
@@ -96,11 +97,13 @@ class SoakClient:
                 return
             if message["event"] == "next":
                 channel.send(self._next())
+            elif message["event"] == "chain":
+                self.peers = frozenset(message["peers"])
             else:
                 self._record(message)
 
     def _next(self) -> dict[str, Any]:
-        self._asked_s = time.monotonic()
+        self._asked_s, self.peers = time.monotonic(), frozenset()
         if self._asked_s >= self.until_s:
             return {"stop": True}
         request = self._request = draw_request(self.bounds, self.seed, self.name, self.sessions)

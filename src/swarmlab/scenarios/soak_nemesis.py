@@ -23,11 +23,18 @@ class Nemesis:
     """Runs the schedule of ``swarmlab.faults.nemesis`` against a swarm, on threads of its own.
 
     :param write: takes one row of the record kind ``faults``
+    :param in_use: gives the peer ids of the servers that clients use now
     """
 
     def __init__(
-        self, swarm: Swarm, settings: NemesisSettings, seed: int, write: Callable[[dict[str, Any]], None]
+        self,
+        swarm: Swarm,
+        settings: NemesisSettings,
+        seed: int,
+        write: Callable[[dict[str, Any]], None],
+        in_use: Callable[[], set[str]] = set,
     ) -> None:
+        self._in_use = in_use
         self._swarm, self._settings, self._seed, self._write = swarm, settings, seed, write
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -68,8 +75,13 @@ class Nemesis:
 
     def _take(self, planned: Plan) -> str | None:
         with self._lock:
+            peers = self._in_use()
             target = nemesis.choose(
-                planned, self._holders, self._away, allow_outage=self._settings.allow_outage
+                planned,
+                self._holders,
+                self._away,
+                allow_outage=self._settings.allow_outage,
+                in_use=[name for name, server in self._swarm.servers.items() if server.peer_id in peers],
             )
             if target is not None:
                 self._away.add(target)

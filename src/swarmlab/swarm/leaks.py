@@ -25,6 +25,10 @@ class Inventory:
     sockets: int
     files: int
 
+    def exceeds(self, other: Inventory) -> bool:
+        """Whether there is more of anything."""
+        return self.processes > other.processes or self.sockets > other.sockets or self.files > other.files
+
 
 def take_inventory(temp_dir: Path, known_strays: frozenset[Path] = frozenset()) -> Inventory:
     """Count what a swarm has now.
