@@ -91,7 +91,9 @@ class ServerRecord:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.throughput_tps) or not 0 <= self.throughput_tps <= MAX_THROUGHPUT_TPS:
-            raise ValueError(f"{self.peer_id} announces {self.throughput_tps}, outside [0, {MAX_THROUGHPUT_TPS:g}]")
+            raise ValueError(
+                f"{self.peer_id} announces {self.throughput_tps}, outside [0, {MAX_THROUGHPUT_TPS:g}]"
+            )
 
 
 @dataclass(frozen=True)

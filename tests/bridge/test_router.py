@@ -173,7 +173,8 @@ def test_an_old_view_without_a_route_is_read_again_with_patience(play):
         fixture.dht.servers = {A: 1e6}
         await fixture.chosen()
         await asyncio.sleep(SETTINGS.view_age_s + 1)
-        fixture.dht.servers, fixture.dht.delay_s = {B: 1e6}, 3.0
+        fixture.dht.servers = {B: 1e6}
+        fixture.dht.delay_s = 3.0
         fixture.blame(A, Cause.BROKEN)
         assert await fixture.chosen(60.0) == B
 
