@@ -32,6 +32,16 @@ def test_rates_ratios_and_errors_of_what_was_run():
     assert numbers["closed_form_error"] == pytest.approx((2 + 5.0505 * 0.3) / 3.5 - 1, abs=1e-3)
 
 
+def test_a_recovery_that_failed_in_turn_counts_for_every_failure_in_it():
+    rows = good_run()
+    last = next(row for row in reversed(rows.history["failovers"]) if row["arm"] == "swarmlab")
+    last["failed"] = [{"peer": "a"}, {"peer": "a"}]
+    assert cell_metrics(rows.record, LOSSY, "swarmlab")["failures"] == 6
+    verdict, against = judge(rows)
+    assert verdict is Verdict.UNKNOWN, "the servers tell of five messages only"
+    assert "met 6 failures" in against[0]
+
+
 def test_a_cell_that_was_not_run_is_computed_from_those_that_were():
     numbers = cell_metrics(good_run().record, LOSSY, "cacheless")
     assert (numbers["outcome"], numbers["how"]) == ("simulated", "simulated")

@@ -48,6 +48,10 @@ class Record:
     def finished(self, cell: Cell, arm: str) -> list[Row]:
         return [row for row in self.outcomes(cell, arm) if row["outcome"] == "done" and row["elapsed_s"]]
 
+    def failures(self, cell: Cell, arm: str) -> int:
+        """Failures that the clients tell of; a recovery that failed in turn tells of several."""
+        return sum(len(row.get("failed") or (1,)) for row in self.rows("failovers", cell.name, arm))
+
     def tokens(self, cell: Cell, arm: str, repeat: int) -> metrics.Tokens:
         """What the last attempt of a generation produced."""
         rows = [row for row in self.rows("steps", cell.name, arm) if row.get("repeat", 0) == repeat]
@@ -99,7 +103,6 @@ def cell_metrics(record: Record, cell: Cell, arm: str) -> dict[str, Any]:
         rate_tps = cell.length / closed_s if closed_s and how != How.BOUNDED else None
     free_tps = _rate(cell, record.finished(Cell(cell.length, 0.0), arm))
     paper = paper_cell(arm, cell.length, cell.p)
-    failures = len(record.rows("failovers", cell.name, arm))
     return {
         "outcome": outcomes[0] if len(set(outcomes)) == 1 else "mixed",
         "how": how,
@@ -112,7 +115,7 @@ def cell_metrics(record: Record, cell: Cell, arm: str) -> dict[str, Any]:
         "paper_ratio": paper_ratio(arm, cell.length, cell.p),
         "paper_source": paper.source if paper else None,
         "tokens_identical_ratio": _identical(record, cell, arm, finished),
-        "failures": failures,
+        "failures": record.failures(cell, arm),
         "failures_expected": _expected_failures(cell, arm, finished),
         "resets_confirmed": sum(
             row["stage"] == "confirm" and row["ok"] is True for row in record.rows("faults", cell.name, arm)
