@@ -118,7 +118,7 @@ def experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(failure_rates, "deploy", deploy)
     made = FailureRates(
         checkpoint=checkpoint, arms=["restart", "cacheless", "swarmlab", "petals"], lengths=[LENGTH],
-        rates=[0.001, 0.02], repeats=2, budget_s=10.0, bounded_s=3.0, swarm=SwarmSpec(tmp_path, "m", 16, ()),
+        rates=[0.001, 0.02, 0.2], repeats=2, budget_s=10.0, bounded_s=3.0, swarm=SwarmSpec(tmp_path, "m", 16, ()),
         throughput_tps=1.0, client={}, recovery={}, seed=5,
     )  # fmt: skip
     return SimpleNamespace(made=made, swarms=swarms)
@@ -173,8 +173,14 @@ def test_messages_are_lost_only_between_the_clients_word_and_its_end(run):
 
 
 def test_a_hopeless_generation_is_watched_for_a_moment_only(run):
-    bounds = {bound_s for name, bound_s, _ in run.swarm.seen if "petals" in name}
+    assert outcomes_of(run, 0.2, "restart") == 2 * [("bounded", "unfinished")]
+    bounds = {bound_s for name, bound_s, _ in run.swarm.seen if "p_0.2-restart" in name}
     assert bounds == {3.0}
+
+
+def test_petals_is_watched_until_a_failure_or_its_end(run):
+    bounds = {bound_s for name, bound_s, _ in run.swarm.seen if "petals" in name}
+    assert bounds == {40.0}
 
 
 def test_every_reset_is_in_the_history_with_its_confirmation(run):

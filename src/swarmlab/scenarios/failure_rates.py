@@ -139,14 +139,16 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
             predicted_s=predicted_s,
             history=run_dir.history,
             args=self._client_args(swarm, cell, arm, run_dir),
-            bound_s=self._bound_s(cell, how, predicted_s),
+            bound_s=self._bound_s(arm, cell, how, predicted_s),
             seed=self.seed + repeat,
         )
         result = run.skip() if how is How.SIMULATED else run.run()
         self._learn(arm, cell, result)
         progress.end(cell.name, arm, result.outcome, result.detail)
 
-    def _bound_s(self, cell: Cell, how: How, predicted_s: float | None) -> float:
+    def _bound_s(self, arm: str, cell: Cell, how: How, predicted_s: float | None) -> float:
+        if arm == "petals":  # ends by itself at the first failure, or at its end if it meets none
+            return 4 * self.budget_s
         if how is How.BOUNDED:
             return self.bounded_s
         if cell.p == 0:
