@@ -55,7 +55,12 @@ def test_what_does_not_finish_has_no_rate():
     numbers = cell_metrics(good_run().record, LOSSY, "restart")
     assert (numbers["outcome"], numbers["how"], numbers["tokens_produced"]) == ("unfinished", "bounded", 30)
     assert numbers["steps_per_s"] is None
-    assert ours(numbers) == ("unfinished", "0")
+    assert ours(numbers) == ("no end", "0")
+
+
+def test_petals_is_compared_with_the_failure_free_sessions_that_it_is_made_of():
+    rows = controls().generation("petals", LOSSY, elapsed_s=2.5)
+    assert cell_metrics(rows.record, LOSSY, "petals")["ratio_to_failure_free"] == pytest.approx(0.8)
 
 
 def test_without_a_failure_free_cell_there_is_no_ratio_and_no_simulation():
@@ -179,7 +184,7 @@ def test_the_table_marks_what_is_simulated_and_what_is_confirmed():
     paper = {"paper_steps_per_s": 2.17, "paper_ratio": 2.17 / 10.7, "paper_source": "confirmed"}
     assert papers(paper) == ("2.17*", "0.2*")
     unfinished = {"paper_steps_per_s": None, "paper_ratio": 0.0, "paper_source": "confirmed"}
-    assert papers(unfinished) == ("> 1 h*", "0*")
+    assert papers(unfinished) == (">1 h*", "0*")
 
 
 def test_the_figure_has_a_panel_per_arm_and_tells_measured_from_simulated_by_shape():

@@ -101,7 +101,9 @@ def cell_metrics(record: Record, cell: Cell, arm: str) -> dict[str, Any]:
     if measured_tps is None:
         how = str(rows[-1]["how"])
         rate_tps = cell.length / closed_s if closed_s and how != How.BOUNDED else None
-    free_tps = _rate(cell, record.finished(Cell(cell.length, 0.0), arm))
+    # without failures petals is the restart arm: the same server sessions
+    free_arm = "restart" if arm == "petals" else arm
+    free_tps = _rate(cell, record.finished(Cell(cell.length, 0.0), free_arm))
     paper = paper_cell(arm, cell.length, cell.p)
     return {
         "outcome": outcomes[0] if len(set(outcomes)) == 1 else "mixed",

@@ -35,7 +35,7 @@ def failure_rates_table(summary: Mapping[str, Any]) -> Table:
         "ratio",
         "paper\nsteps/s",
         "paper\nratio",
-        "failures",
+        "resets",
         "tokens\nright",
         "model\nerror",
     )
@@ -49,7 +49,7 @@ def failure_rates_table(summary: Mapping[str, Any]) -> Table:
                 arm,
                 *ours(cell),
                 *papers(cell),
-                str(cell["failures"]) if cell["how"] != How.SIMULATED else "-",
+                str(cell["resets_confirmed"]) if cell["how"] != How.SIMULATED else "-",
                 number(cell["tokens_identical_ratio"], ".0%"),
                 _errors(cell),
                 end_section=index == len(arms) - 1,
@@ -60,7 +60,7 @@ def failure_rates_table(summary: Mapping[str, Any]) -> Table:
 def ours(cell: Mapping[str, Any]) -> tuple[str, str]:
     """Our steps/s and ratio, with the mark of what is simulated; words where nothing finished."""
     if cell["steps_per_s"] is None:
-        return ("error" if cell["outcome"] == "exception" else "unfinished"), "0"
+        return ("error" if cell["outcome"] == "exception" else "no end"), "0"
     mark = MARKS[How(cell["how"])]
     return mark + f"{cell['steps_per_s']:.3g}", mark + number(cell["ratio_to_failure_free"], ".2g")
 
@@ -70,7 +70,7 @@ def papers(cell: Mapping[str, Any]) -> tuple[str, str]:
     if cell["paper_source"] is None:
         return "-", "-"
     mark = "*" if cell["paper_source"] == "confirmed" else ""
-    rate = "> 1 h" if cell["paper_steps_per_s"] is None else f"{cell['paper_steps_per_s']:g}"
+    rate = ">1 h" if cell["paper_steps_per_s"] is None else f"{cell['paper_steps_per_s']:g}"
     return rate + mark, number(cell["paper_ratio"], ".2g") + mark
 
 
