@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swarmlab.errors import BadInput
 from swarmlab.judges.registry import judge_of
@@ -53,9 +53,10 @@ def publish(run_dir: Path | str, results: Path = RESULTS) -> Path:
     judging = _drawing(run)
     target = results / "tables" / run.info["exp"]
     write_tables(run, target / "tables", judging.FIGURE_KINDS)
-    # The command line names folders of the machine; the overrides say what was asked for.
+    # The command line and some overrides name folders of the machine; the others say what was asked for.
     write_json(
-        target / "run.json", {name: value for name, value in run.info.items() if name not in ("argv", "pid")}
+        target / "run.json",
+        {name: _public(name, value) for name, value in run.info.items() if name not in ("argv", "pid")},
     )
     write_json(target / "summary.json", summary)
     return target
@@ -102,6 +103,11 @@ def _redraw(source: str, results: Path, *, first_publish: bool) -> list[Path]:
     raise BadInput(
         "figures", source, "a run folder, or an experiment with published results or a complete run"
     )
+
+
+def _public(name: str, value: Any) -> Any:
+    folders = ("results_dir=", "models_dir=", "scenarios_dir=", "model.path=")
+    return [one for one in value if not one.startswith(folders)] if name == "overrides" else value
 
 
 def _drawing(run: Run) -> ModuleType:
