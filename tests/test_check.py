@@ -10,6 +10,7 @@ import yaml
 
 from swarmlab.check import judge, main
 from swarmlab.errors import BadInput
+from swarmlab.figures import publish
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir, Status
 from tests.analysis.histories import DEFAULT_SCENARIOS, default_run
@@ -181,3 +182,18 @@ def test_the_latest_run_can_be_judged_through_its_link(tmp_path):
     path = stored(tmp_path)
     assert judge(tmp_path / "failover" / "latest").exit_code == 0
     assert (load_run(path).summary() or {})["verdict"] == "holds"
+
+
+def test_published_tables_are_not_judged_again_and_stay_as_they_are(tmp_path, capsys):
+    """They lack the raw record: a verdict of "unknown" would overwrite what the raw record gave."""
+    folder = publish(judged(tmp_path), tmp_path / "results")
+    before = (folder / "summary.json").read_bytes()
+    assert main([str(folder)]) == 2
+    assert "published" in capsys.readouterr().err
+    assert (folder / "summary.json").read_bytes() == before
+
+
+def judged(root):
+    path = stored(root)
+    judge(path)
+    return path

@@ -71,6 +71,9 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
         run = load_run(run_dir)
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"the folder of a readable run; {error}") from error
+    if not (run.path / "history").is_dir():
+        published = "the folder of a run with its history; published tables cannot be judged again"
+        raise BadInput("run_dir", str(run_dir), published)
     judging = judge_of(run.info["exp"])
     measured = judging.measure(run, _read_expected(run, expected))
     summary = Summary(

@@ -81,6 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for source in sources:
             for path in _redraw(source, options.results, first_publish=options.publish):
                 sys.stdout.write(f"{path}\n")
+    except OSError as error:
+        sys.stderr.write(f"figures: cannot write {error.filename}: {error.strerror}\n")
+        return 2
     except (BadInput, DamagedRun) as error:
         sys.stderr.write(f"{error}\n")
         return 2

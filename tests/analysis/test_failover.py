@@ -108,16 +108,16 @@ def test_recovery_is_what_the_arm_measured_split_into_its_stages():
     assert metrics["recovery_s_median"] == metrics["recovery_s_p95"] == 0.28
     stages = {name: metrics[name] for name in ("detect_s", "reroute_s", "connect_s", "replay_s")}
     assert stages == {"detect_s": 0.05, "reroute_s": 0.01, "connect_s": 0.02, "replay_s": 0.2}
-    assert metrics["floor_s"] == pytest.approx(0.1)
-    assert metrics["recovery_over_floor"] == pytest.approx(2.8)
-    assert metrics["fault_to_correct_s"] == pytest.approx(0.4)
+    assert metrics["floor_s"] == pytest.approx(0.09)
+    assert metrics["recovery_over_floor"] == pytest.approx(0.28 / 0.09)
+    assert metrics["fault_to_correct_s"] == pytest.approx(0.6)
     assert metrics["stall_s"] == 0.4
 
 
 def test_an_arm_that_measures_nothing_is_timed_from_the_fault_to_its_first_right_token():
     metrics = measured(run("issue_patch", recovery_s=5.0, wrong=(AT_TOKEN, AT_TOKEN + 1)), "issue_patch")
-    assert metrics["recovery_s_median"] == pytest.approx(5.2)
-    assert metrics["recovery_over_floor"] == pytest.approx(52.0)
+    assert metrics["recovery_s_median"] == pytest.approx(5.4)
+    assert metrics["recovery_over_floor"] == pytest.approx(5.4 / 0.09)
     assert metrics["detect_s"] is None
 
 

@@ -86,7 +86,7 @@ def issue_patch_is_right_after_a_split(history):
             swarmlab_raises,
             "kill_last / swarmlab / outcome: exception, expected identical (RuntimeError: no server)",
         ),
-        (swarmlab_is_slow, "kill_last / swarmlab / recovery_over_floor: 600, expected at most 50"),
+        (swarmlab_is_slow, "kill_last / swarmlab / recovery_over_floor: 666.7, expected at most 50"),
         (petals_survives, "kill_last / petals / outcome: identical, expected exception"),
         (
             petals_fails_with_something_else,

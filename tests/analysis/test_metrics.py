@@ -84,14 +84,27 @@ def test_only_a_confirmed_loss_of_a_server_counts_as_a_failure():
         {**CONFIRMED, "fault": "restart"},
         {**CONFIRMED, "fault": "stop"},
     ]
-    assert metrics.confirmed_failures(rows) == [rows[0], rows[5]]
+    found = metrics.confirmed_failures(rows)
+    assert [(row["fault"], row["t"]) for row in found] == [("kill", CONFIRMED["t"]), ("stop", CONFIRMED["t"])]
+    assert [row["began_t"] for row in found] == [CONFIRMED["t"]] * 2
 
 
-def test_the_floor_is_the_median_of_the_repeats_and_never_zero_for_missing():
+def test_the_clock_starts_before_the_fault_is_ordered_not_when_it_is_confirmed():
+    """A client repairs what broke while the orchestrator is still looking at processes."""
+    setup = {**CONFIRMED, "stage": "setup", "t": CONFIRMED["t"] - 0.5}
+    other = {**CONFIRMED, "stage": "setup", "fault": "stop", "t": CONFIRMED["t"] - 0.1}
+    [found] = metrics.confirmed_failures([other, setup, CONFIRMED])
+    assert found["began_t"] == setup["t"]
+    right = step(CONFIRMED["at_token"] or 0, CONFIRMED["t"] + 1.0, [7], 1.0)
+    reference = [(7,)] * ((CONFIRMED["at_token"] or 0) + 1)
+    assert metrics.seconds_to_correct([right], found, reference) == pytest.approx(1.5)
+
+
+def test_the_floor_is_the_fastest_of_the_repeats_and_never_zero_for_missing():
     floors = [{"connect_s": 1.0, "prefill_s": p} for p in (1.0, 2.0, 30.0)] + [
         {"connect_s": 1.0, "prefill_s": None}
     ]
-    assert metrics.floor_seconds(floors) == 3.0
+    assert metrics.floor_seconds(floors) == 2.0
     assert metrics.floor_seconds([]) is None
 
 

@@ -1,4 +1,4 @@
-"""What no recovery could beat: one connection and one prefill of the same history, measured without failures.
+"""What no replay could beat: one connection and one prefill of the same history, measured without failures.
 
 Measured with petals' own unmodified server session, not with ours, so that a slow replay of ours cannot hide in a
 slow floor of ours.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
+MAX_HANDLERS = 64  # petals' own default is 8
+
 # Measured for servers forked from one nursery: memory of their own, without weights and attention caches.
 SERVER_BYTES = 250 * 2**20
 # The nursery with petals imported, and the bootstrap node.
@@ -117,8 +119,8 @@ def _validate_times(spec: SwarmSpec) -> None:
     if spec.expiration_s <= spec.update_period_s:
         allowed = f"more than update_period_s ({spec.update_period_s:g}), or records lapse in between"
         raise BadInput("swarm.expiration_s", spec.expiration_s, allowed)
-    if spec.num_handlers < 1:
-        raise BadInput("swarm.num_handlers", spec.num_handlers, "at least 1")
+    if not 1 <= spec.num_handlers <= MAX_HANDLERS:
+        raise BadInput("swarm.num_handlers", spec.num_handlers, f"1 to {MAX_HANDLERS} processes per server")
 
 
 def _validate_names(names: Sequence[str]) -> None:

@@ -96,7 +96,7 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     )  # fmt: skip
     axes.plot(
         [row["t"] for row in hit], [row["seconds"] for row in hit],
-        linestyle="none", marker="v", markersize=4.5, color="black", label="a step that met a failure",
+        linestyle="none", marker="v", markersize=4.5, color="black", label="a step that lost or missed a server",
     )  # fmt: skip
     sessions = [row for row in evidence.rows("sessions", arm) if row["client"] == client]
     bad = [row for row in sessions if row["outcome"] != "identical"]
