@@ -141,3 +141,10 @@ def test_a_multirun_is_every_combination():
 def test_a_sweep_that_cannot_be_read_is_refused():
     with pytest.raises(BadInput):
         combinations([EXP, "seed=range("])
+
+
+@pytest.mark.parametrize("name", ["results_dir", "models_dir"])
+def test_a_folder_without_a_name_is_refused(name):
+    with pytest.raises(BadInput) as refused:
+        load(["+exp=failover", f"{name}="])
+    assert refused.value.field == name

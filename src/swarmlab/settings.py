@@ -262,6 +262,12 @@ def _check_choices(overrides: Sequence[str]) -> None:
             raise BadInput("exp", value, f"+exp={value}, with a plus")
 
 
+def _check_folders(settings: RunSettings) -> None:
+    for name in ("results_dir", "models_dir"):
+        if not getattr(settings, name).strip():
+            raise BadInput(name, getattr(settings, name), "a folder")
+
+
 def _check(settings: RunSettings) -> None:
     if settings.experiment not in ARMS_OF:
         raise BadInput("experiment", settings.experiment, ", ".join(ARMS_OF))
@@ -270,6 +276,7 @@ def _check(settings: RunSettings) -> None:
         _check_names("scenarios", settings.scenarios)
     if settings.model.name == "path" and settings.model.path is None:
         raise BadInput("model.path", None, "model=FOLDER, or model=path model.path=FOLDER")
+    _check_folders(settings)
     if settings.floor_repeats < 0:
         raise BadInput("floor_repeats", settings.floor_repeats, "0 or more")
     if not 0 <= settings.seed < 2**32:

@@ -94,3 +94,9 @@ DIAL = "Connect failed. msg=failed to dial: failed to dial QmPeer: all dials fai
 def test_only_a_peer_that_was_really_dialled_is_unreachable(message, cause):
     """Fault 26: libp2p itself refuses to dial a peer for some seconds; that is not the peer's failure."""
     assert cause_of_dial(message) is cause
+
+
+def test_the_final_error_begins_with_what_no_server_is_able_to_do():
+    attempt = Attempt("QmPeer", "0:8", Cause.UNABLE, "Cannot allocate KV cache for 3010 tokens, max = 2048")
+    text = str(RecoveryFailed("0:8", (attempt,), "no usable server for blocks [0, 1]"))
+    assert text.index("3010 tokens") < text.index("no usable server")

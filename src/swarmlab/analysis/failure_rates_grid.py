@@ -33,6 +33,8 @@ def check(grid: GridSettings) -> None:
     """
     :raises BadInput: if no grid follows from it
     """
+    if not grid.rates:
+        raise BadInput("rates.rates", grid.rates, "one or more probabilities")
     if not grid.lengths or min(grid.lengths) < 1 or len(set(grid.lengths)) < len(grid.lengths):
         raise BadInput("rates.lengths", grid.lengths, "one or more numbers of positions, each once")
     if not all(0 <= p < 1 for p in grid.rates):

@@ -89,7 +89,10 @@ class RecoveryFailed(RuntimeError):
 
     def __init__(self, blocks: str, attempts: tuple[Attempt, ...], why: str) -> None:
         tried = "; ".join(map(str, attempts[-8:])) or "nobody"
-        super().__init__(f"blocks {blocks} cannot be served: {why}. Tried: {tried}")
+        # that no server is able to is the reason; that none is left is what follows from it
+        unable = next((attempt.detail for attempt in attempts if attempt.cause is Cause.UNABLE), None)
+        reason = f"{unable} ({why})" if unable else why
+        super().__init__(f"blocks {blocks} cannot be served: {reason}. Tried: {tried}")
         self.blocks, self.attempts = blocks, attempts
 
 
