@@ -34,13 +34,22 @@ def far_addresses(pgids):
     """Addresses outside this machine that the processes, p2p daemons included, have to do with."""
     near = re.compile(r"127\.|::1$|::ffff:127\.")
     return [
-        (psutil.Process(pid).name(), connection)
+        (name, connection)
         for pgid in pgids
         for pid in group_states(pgid)
-        for connection in psutil.Process(pid).net_connections("inet")
+        for name, connection in connections(pid)
         for address in (connection.laddr, connection.raddr)
         if address and not near.match(address.ip)
     ]
+
+
+def connections(pid):
+    """Name of a process and each of its connections; none of a helper that has ended since it was listed."""
+    try:
+        process = psutil.Process(pid)
+        return [(process.name(), connection) for connection in process.net_connections("inet")]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def test_nobody_outside_is_asked(one_server, audit, tmp_path):
