@@ -53,7 +53,9 @@ doctor: $(STAMP) ## check this machine, one line per check
 	$(PY) -m swarmlab.doctor
 
 test: lint ## everything that CI runs: linters, types, import contract, all tests with real swarms (not the slow ones)
-	$(PY) -m pytest -m "not slow" $(ARGS)
+	$(PY) -m pytest -m "not slow" $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+		echo "make: what failed is run once more, alone: swarms share this machine with others" >&2; \
+		$(PY) -m pytest -m "not slow" --last-failed --last-failed-no-failures none $(ARGS); }
 
 test-fast: $(STAMP) ## the tests that start no swarm
 	$(PY) -m pytest -m "not swarm and not slow" $(ARGS)

@@ -18,6 +18,7 @@ from swarmlab.swarm.ready import wait_for
 from swarmlab.swarm.spec import ServerSpec
 from swarmlab.types import ServerState, Span
 from tests.swarm.conftest import SERVERS
+from tests.swarm.test_no_network import connections
 
 pytestmark = pytest.mark.swarm
 
@@ -54,7 +55,7 @@ def test_all_listen_on_this_machine_only(tiny_swarm):
         listening = [
             connection.laddr
             for pid in group_states(server.pgid)
-            for connection in psutil.Process(pid).net_connections("inet")
+            for _, connection in connections(pid)
             if connection.status == psutil.CONN_LISTEN
         ]
         assert {address.ip for address in listening} <= {"127.0.0.1"}
