@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmlab.analysis import metrics
-from swarmlab.analysis.stats import bootstrap_median, median, quantile
 
 
 def step(token, t, ids, seconds=0.1):
@@ -113,24 +112,3 @@ def test_a_stall_is_the_longest_step_after_the_first_fault():
     assert metrics.stall_seconds(steps, [CONFIRMED]) == 3.0
     assert metrics.stall_seconds(steps, []) is None
     assert metrics.stall_seconds(steps[:1], [CONFIRMED]) is None
-
-
-def test_quantiles_leave_out_what_is_missing():
-    assert median([3.0, None, 1.0, float("nan")]) == 2.0
-    assert median([]) is None
-    assert quantile([5.0], 0.95) == 5.0
-
-
-def test_a_bootstrap_interval_is_reproducible_from_its_generator_alone():
-    values = np.random.default_rng(0).normal(size=40)
-    np.random.seed(1)  # noqa: NPY002  the global generator must not matter
-    first = bootstrap_median(values, np.random.default_rng(3))
-    np.random.seed(2)  # noqa: NPY002
-    assert bootstrap_median(values, np.random.default_rng(3)) == first
-    assert bootstrap_median(values, np.random.default_rng(4)) != first
-    assert first is not None
-    assert first.low <= float(np.median(values)) <= first.high
-
-
-def test_one_number_has_no_interval():
-    assert bootstrap_median([1.0, None], np.random.default_rng(0)) is None
