@@ -3,9 +3,10 @@
 ``python -m swarmlab.bridge.nursery TEMP_DIR`` speaks JSON lines on stdin and stdout. Requests carry an ``id`` that
 the answer repeats:
 
-- ``{"op": "spawn", "kind", "name", "args", "log", "env", "channel"}`` -> ``{"ok": true, "pid", "pgid"}``. ``kind``
-  is ``module`` or ``module:function`` inside ``swarmlab.bridge`` (function ``main`` if left out), called in the
-  child as ``function(args, channel) -> exit status``.
+- ``{"op": "spawn", "kind", "name", "args", "log", "env", "channel", "fresh"}`` -> ``{"ok": true, "pid", "pgid"}``.
+  ``kind`` is ``module`` or ``module:function`` inside ``swarmlab.bridge`` (function ``main`` if left out), called in
+  the child as ``function(args, channel) -> exit status``. With ``fresh`` the child starts Python anew, as a process
+  that uses a GPU must (``swarmlab.bridge.fresh``).
 - ``{"op": "signal", "name", "signal"}`` -> ``{"ok": bool}``: to the whole group; false if it is gone.
 - ``{"op": "signal_leader", ...}``: the same to the group's leader alone.
 - ``{"op": "identity", "path"}`` -> ``{"ok": true, "peer_id"}``: makes the key file, if it is not there.
@@ -32,7 +33,7 @@ from typing import Any
 
 import psutil
 
-from swarmlab.bridge import compat, warden
+from swarmlab.bridge import compat, fresh, warden
 
 SWEEP_S = 0.2
 LEAVE_S = 5.0
@@ -148,6 +149,8 @@ class Nursery:
             signal.set_wakeup_fd(-1)
             for fd in self._private_fds:
                 os.close(fd)
+            if request.get("fresh"):
+                fresh.become(request, temp_dir)
             status = self._children.run(request, temp_dir)
         finally:
             os._exit(status)

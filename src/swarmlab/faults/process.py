@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +10,7 @@ import psutil
 
 from swarmlab.faults.lifecycle import FaultFailed
 from swarmlab.faults.schedule import Fault
+from swarmlab.health.processes import group_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,23 +36,6 @@ class Control(Protocol):
     def wait_ready(self, names: list[str], deadline_s: float) -> Any: ...
 
 
-def group_states(pgid: int) -> dict[int, str]:
-    """State (as psutil names it) of each process of a group; zombies, which run nothing any more, left out."""
-    states = {}
-    for process in psutil.process_iter():
-        try:
-            # of processes that end meanwhile, nothing is wanted
-            if (
-                process.pid
-                and _pgid(process.pid) == pgid
-                and (state := process.status()) != psutil.STATUS_ZOMBIE
-            ):
-                states[process.pid] = state
-        except psutil.NoSuchProcess:
-            continue
-    return states
-
-
 class ProcessFault:
     """One fault on one server: the steps for ``swarmlab.faults.lifecycle.Lifecycle``.
 
@@ -61,6 +44,7 @@ class ProcessFault:
     :param ready_s: how long a healed server may take to serve again
     :param seconds: how long a pause lasts
     :param to: the blocks a moved server comes back with
+    :param states_of: ``group_states`` of the machine that the server runs on; None means this one
     """
 
     def __init__(
@@ -73,18 +57,20 @@ class ProcessFault:
         ready_s: float = READY_S,
         seconds: float | None = None,
         to: Span | None = None,
+        states_of: Callable[[int], dict[int, str]] | None = None,
     ) -> None:
         self.fault, self.name, self.ready_s = fault, name, ready_s
         self._seconds, self._to = seconds, to
         self._home: Span | None = None
         self._timer: threading.Timer | None = None
         self._control, self._pgid_of = control, pgid_of
+        self._states_of = states_of or group_states
         self._pgid = 0
         self._broken = False
 
     def setup(self) -> str:
         self._pgid = self._pgid_of()
-        states = group_states(self._pgid)
+        states = self._states_of(self._pgid)
         if self.fault is Fault.RESTART:
             _require(not states, f"{self.name} still runs: {states}")
             return "nothing of the server runs"
@@ -112,17 +98,17 @@ class ProcessFault:
         }[self.fault]
         _require(signal(self.name), f"{self.name} was gone")
         if self._to is not None:
-            _until(lambda: not group_states(self._pgid), "all processes are gone")
+            _until(lambda: not self._states_of(self._pgid), "all processes are gone")
             self._home = self._control.hold(self.name, self._to)
             self._control.restart(self.name)
         return f"process group {self._pgid}"
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
-            waited_s = _until(lambda: not group_states(self._pgid), "all processes are gone")
+            waited_s = _until(lambda: not self._states_of(self._pgid), "all processes are gone")
             return f"all processes gone after {waited_s:.3f} s"
         if self.fault in (Fault.STOP, Fault.PAUSE):
-            waited_s = _until(lambda: _all_stopped(group_states(self._pgid)), "all processes are stopped")
+            waited_s = _until(lambda: _all_stopped(self._states_of(self._pgid)), "all processes are stopped")
             if self._seconds is not None:  # from now on: a pause that was not seen by anybody would be none
                 self._timer = threading.Timer(self._seconds, self._control.cont, [self.name])
                 self._timer.daemon = True
@@ -176,10 +162,3 @@ def _until(predicate: Callable[[], bool], what: str) -> float:
             raise FaultFailed(f"not within {CONFIRM_S:.0f} s: {what}")
         time.sleep(POLL_S)
     return time.monotonic() - started
-
-
-def _pgid(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        raise psutil.NoSuchProcess(pid) from None
