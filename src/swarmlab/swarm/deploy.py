@@ -18,7 +18,7 @@ from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.swarm import bootstrap, ready
 from swarmlab.swarm.local import Child, Nursery, free_ports
 from swarmlab.swarm.server import ServerHandle, server_argv
-from swarmlab.swarm.spec import SwarmSpec, validate
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import ServerState, Span, SwarmView
 
 if TYPE_CHECKING:
@@ -64,13 +64,21 @@ class Swarm:
         )
         self._on_state(bootstrap.NAME, "online", self.initial_peers[0])
         for server, free_port in zip(self.spec.servers, ports, strict=True):
-            identity_path = self._temp_dir / f"{server.name}.id"
-            peer_id = self._nursery.identity(identity_path)
-            handle = ServerHandle(
-                server, peer_id, server.port or free_port, identity_path, self._log_path(server.name)
-            )
-            self.servers[server.name] = handle
-            self._start_server(handle)
+            self._add(server, server.port or free_port)
+
+    def add(self, server: ServerSpec) -> None:
+        """Begin to start one more server; then :meth:`wait_ready`.
+
+        :param server: with a name of its own
+        """
+        self._add(server, server.port or free_ports(1, {known.port for known in self.servers.values()})[0])
+
+    def _add(self, server: ServerSpec, port: int) -> None:
+        identity_path = self._temp_dir / f"{server.name}.id"
+        peer_id = self._nursery.identity(identity_path)
+        handle = ServerHandle(server, peer_id, port, identity_path, self._log_path(server.name))
+        self.servers[server.name] = handle
+        self._start_server(handle)
 
     def close(self) -> None:
         """End every process."""
