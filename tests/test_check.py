@@ -10,6 +10,7 @@ import yaml
 
 from swarmlab.check import judge, main
 from swarmlab.errors import BadInput
+from swarmlab.figures import main as figures
 from swarmlab.figures import publish
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir, Status
@@ -184,13 +185,31 @@ def test_the_latest_run_can_be_judged_through_its_link(tmp_path):
     assert (load_run(path).summary() or {})["verdict"] == "holds"
 
 
-def test_published_tables_are_not_judged_again_and_stay_as_they_are(tmp_path, capsys):
+def test_published_tables_are_no_run_and_stay_as_they_are(tmp_path, capsys):
     """They lack the raw record: a verdict of "unknown" would overwrite what the raw record gave."""
-    folder = publish(judged(tmp_path), tmp_path / "results")
+    folder = publish([judged(tmp_path)], tmp_path / "results")
     before = (folder / "summary.json").read_bytes()
     assert main([str(folder)]) == 2
     assert "published" in capsys.readouterr().err
     assert (folder / "summary.json").read_bytes() == before
+
+
+def test_a_tree_of_published_results_is_judged_in_one_command(tmp_path, capsys):
+    assert figures(["--publish", str(judged(tmp_path)), "--results", str(tmp_path / "results")]) == 0
+    assert main([str(tmp_path / "results"), "--all"]) == 0
+    printed = capsys.readouterr().out
+    assert "verdict: holds" in printed
+    assert "documents" in printed
+
+
+def test_a_tree_whose_run_failed_fails(tmp_path, capsys):
+    history = default_run()
+    history.arrays["kill_last", "swarmlab"]["hidden"][0, 9] += 1.0
+    path = stored(tmp_path, history)
+    judge(path)
+    assert figures(["--publish", str(path), "--results", str(tmp_path / "results")]) == 0
+    assert main([str(tmp_path / "results")]) == 1
+    assert "kill_last / swarmlab / outcome: wrong, expected identical" in capsys.readouterr().out
 
 
 def judged(root):

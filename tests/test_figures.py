@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from PIL import Image
 from swarmlab.check import judge
 from swarmlab.errors import BadInput
 from swarmlab.figures import draw_run, main, publish
+from swarmlab.judges import failover
+from swarmlab.record.published import read_published
 from swarmlab.record.rundir import RunDir
 from tests.analysis.histories import History
 
@@ -41,7 +44,7 @@ def test_the_same_run_gives_the_same_files(run_path, tmp_path):
 
 def test_published_results_draw_the_same_figure_without_the_raw_history(run_path, tmp_path):
     results = tmp_path / "results"
-    folder = publish(run_path, results)
+    folder = publish([run_path], results)
     assert folder == results / "tables" / "failover"
     assert not (folder / "history").exists()
     assert "/home/somebody" not in (folder / "run.json").read_text()
@@ -81,3 +84,46 @@ def test_a_run_of_an_experiment_without_figures_is_bad_input(run_path):
 def test_damaged_arrays_do_not_stop_the_figure(run_path):
     (run_path / "states" / "kill_last.swarmlab.npz").write_bytes(b"PK")
     assert len(draw_run(run_path)) == 2
+
+
+def test_repeats_are_kept_as_numbers_and_a_name_of_its_own(run_path, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run_path, other)
+    info = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps({**info, "id": "second", "seed": 2}))
+    results = tmp_path / "results"
+    arguments = [str(run_path), str(other), "--publish", "--as", "mine", "--results", str(results)]
+    assert main(arguments) == 0
+    (one,) = read_published(results)
+    assert (one.name, [info["seed"] for info, _ in one.runs]) == ("mine", [1, 2])
+    assert (results / "figures" / "mine.pdf").exists()
+    assert "second" in (results / "README.md").read_text()
+
+
+def test_a_run_is_no_repeat_of_itself_nor_of_another_experiment(run_path, tmp_path):
+    with pytest.raises(BadInput, match="another run of failover"):
+        publish([run_path, run_path], tmp_path / "results")
+
+
+def test_a_run_that_did_not_complete_is_not_published(run_path, tmp_path):
+    info = json.loads((run_path / "run.json").read_text())
+    (run_path / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
+    with pytest.raises(BadInput, match="complete"):
+        publish([run_path], tmp_path / "results")
+
+
+def test_publishing_again_leaves_nothing_of_the_earlier_run(run_path, tmp_path):
+    results = tmp_path / "results"
+    old = publish([run_path], results) / "repeats"
+    old.mkdir()
+    (old / "earlier.json").write_text("{}")
+    publish([run_path], results)
+    assert not list(old.iterdir())
+
+
+def test_several_figures_of_one_run_are_named_apart(run_path, monkeypatch):
+    draw = failover.draw
+    monkeypatch.setattr(failover, "draw", lambda *given: {"": draw(*given), "again": draw(*given)})
+    assert [path.name for path in draw_run(run_path)] == [
+        "failover.png", "failover.pdf", "failover_again.png", "failover_again.pdf",
+    ]  # fmt: skip

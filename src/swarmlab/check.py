@@ -1,4 +1,4 @@
-"""Judge a stored run again, without a swarm: ``python -m swarmlab.check RUN_DIR``."""
+"""Judge a stored run, or all that is published, again: ``python -m swarmlab.check RUN_DIR|results``."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.console import Console
 
-from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, conclude
-from swarmlab.analysis.tables import findings_table
+from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, conclude, worst
+from swarmlab.analysis.tables import findings_table, tree_table
 from swarmlab.errors import BadInput
+from swarmlab.judges.expected import read_expected
 from swarmlab.judges.registry import judge_of
-from swarmlab.record.load import DamagedRun, Run, load_run, write_tables
+from swarmlab.judges.tree import check_tree
+from swarmlab.record.load import DamagedRun, load_run, write_tables
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
-
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,10 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"the folder of a readable run; {error}") from error
     if not (run.path / "history").is_dir():
-        published = "the folder of a run with its history; published tables cannot be judged again"
+        published = "the folder of a run with its history; of published results the folder above tables/"
         raise BadInput("run_dir", str(run_dir), published)
     judging = judge_of(run.info["exp"])
-    measured = judging.measure(run, _read_expected(run, expected))
+    measured = judging.measure(run, read_expected(run.info["exp"], expected))
     summary = Summary(
         run.info["exp"], measured.arms, measured.scenarios, conclude(measured.findings), measured.findings
     )
@@ -92,26 +91,53 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m swarmlab.check",
-        description="Judge a stored run again. Exit code: 0 holds, 1 fails, 3 unknown, 2 bad input.",
+        description="Judge a stored run, or everything that is published, again. Exit code: 0 holds, 1 fails, "
+        "3 unknown, 2 bad input.",
     )
     parser.add_argument(
-        "run_dir", type=Path, help="the folder of a run, for example results/runs/failover/latest"
-    )
+        "path", type=Path, metavar="RUN_DIR|RESULTS",
+        help="the folder of a run, for example results/runs/failover/latest, or of published results",
+    )  # fmt: skip
     parser.add_argument(
-        "--expected", type=Path, help="what it must show (default: experiments/<exp>/expected.yaml)"
+        "--expected", type=Path, help="what a run must show (default: experiments/<exp>/expected.yaml)"
     )
     parser.add_argument("--all", action="store_true", help="list what holds, too")
     options = parser.parse_args(argv)
+    console = Console()
     try:
-        summary = judge(options.run_dir, expected=options.expected)
-    except BadInput as error:
+        if (options.path / "tables").is_dir() and not (options.path / "run.json").exists():
+            return show_tree(options.path, console, everything=options.all)
+        summary = judge(options.path, expected=options.expected)
+    except (BadInput, DamagedRun) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    console = Console()
     if options.all:
         console.print(findings_table(summary.findings))
     show(summary, console)
     return summary.exit_code
+
+
+def show_tree(results: Path, console: Console, *, everything: bool = False) -> int:
+    """Check published results and print a line for each; the exit code is that of the worst.
+
+    :raises BadInput, DamagedRun: if something cannot be read
+    """
+    found = check_tree(results)
+    verdicts = {name: conclude(findings) for name, findings in found.items()}
+    for findings in found.values() if everything else ():
+        console.print(findings_table(findings))
+    console.print(tree_table(found, verdicts))
+    against = [
+        (name, one)
+        for name, findings in found.items()
+        for one in findings
+        if one.verdict is not Verdict.HOLDS
+    ]
+    for name, finding in against:
+        console.print(f"  {name} / {finding}", markup=False, highlight=False)
+    verdict = worst(verdicts.values())
+    console.print(f"verdict: {verdict.value}", style="bold")
+    return EXIT_CODES[verdict]
 
 
 def show(summary: Summary, console: Console, extra_tables: Sequence[Table] = ()) -> None:
@@ -125,17 +151,6 @@ def show(summary: Summary, console: Console, extra_tables: Sequence[Table] = ())
     console.print(f"verdict: {summary.verdict.value}", style="bold")
     for reason in summary.reasons:
         console.print(f"  {reason}", markup=False, highlight=False)
-
-
-def _read_expected(run: Run, path: Path | None) -> dict[str, Any]:
-    source = path or EXPERIMENTS / run.info["exp"] / "expected.yaml"
-    try:
-        expected = yaml.safe_load(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput("expected", str(source), f"a readable YAML file ({type(error).__name__})") from error
-    if not isinstance(expected, dict):
-        raise BadInput("expected", str(source), "a YAML mapping")
-    return expected
 
 
 if __name__ == "__main__":

@@ -5,82 +5,95 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from swarmlab.analysis.plots.digest import metadata
 from swarmlab.errors import BadInput
-from swarmlab.judges.registry import judge_of
-from swarmlab.record.load import DamagedRun, Run, load_run, write_tables
-from swarmlab.record.rundir import write_json
+from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
+from swarmlab.judges.drawing import drawing_judge, figures_of
+from swarmlab.record.load import DamagedRun, Run, load_run
+from swarmlab.record.published import write_published, write_repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from matplotlib.figure import Figure
+    from collections.abc import Iterator, Sequence
 
 RESULTS = Path("results")
 DOTS_PER_INCH = 150
 
 
-def draw_run(run_dir: Path | str, folder: Path | None = None) -> list[Path]:
-    """Draw the figures of a stored and judged run, as PNG and PDF, and return their paths.
+def draw_run(run_dir: Path | str, folder: Path | None = None, name: str | None = None) -> list[Path]:
+    """Draw the figures of a stored and judged run, each as PNG and PDF, and return their paths.
 
     :param folder: where to; None means the run's own ``figures/``
+    :param name: of the files; None means the experiment's
     :raises BadInput: if the folder holds no run, or one that was not judged or shows nothing
     """
-    try:
-        run = load_run(run_dir)
-        summary = run.summary()
-        if not summary or not summary["scenarios"]:
-            raise BadInput("run_dir", str(run_dir), "a run that was judged: python -m swarmlab.check RUN_DIR")
-        figure = _drawing(run).draw(run, summary)
-    except DamagedRun as error:
-        raise BadInput("run_dir", str(run_dir), f"an undamaged run; {error}") from error
-    target = folder or run.path / "figures"
+    run = _load(run_dir)
+    target, stem = folder or run.path / "figures", name or run.info["exp"]
     target.mkdir(parents=True, exist_ok=True)
-    return [_save(figure, target / f"{run.info['exp']}.{kind}") for kind in ("png", "pdf")]
+    paths = []
+    for suffix, figure in figures_of(run).items():
+        for kind in (".png", ".pdf"):
+            path = target / f"{'_'.join(filter(None, (stem, suffix)))}{kind}"
+            # the same run gives the same file
+            figure.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight", metadata=metadata(figure, kind))
+            paths.append(path)
+    return paths
 
 
-def publish(run_dir: Path | str, results: Path = RESULTS) -> Path:
-    """Copy what the figures need of a run to ``<results>/tables/<exp>/``, to be committed, and return that folder.
+def publish(run_dirs: Sequence[Path | str], results: Path = RESULTS, name: str | None = None) -> Path:
+    """Copy what figures and tables need of runs to ``<results>/tables/<name>/``, and return that folder.
 
-    :raises BadInput: if the folder holds no run, or one that was not judged
+    :param run_dirs: the run to show, and repeats of it
+    :param name: None means the experiment's
+    :raises BadInput: if one is no judged and complete run, or they are of different experiments
     """
-    run = load_run(run_dir)
-    summary = run.summary()
-    if summary is None:
-        raise BadInput("run_dir", str(run_dir), "a run that was judged: python -m swarmlab.check RUN_DIR")
-    judging = _drawing(run)
-    target = results / "tables" / run.info["exp"]
-    write_tables(run, target / "tables", judging.FIGURE_KINDS)
-    # The command line and some overrides name folders of the machine; the others say what was asked for.
-    write_json(
-        target / "run.json",
-        {name: _public(name, value) for name, value in run.info.items() if name not in ("argv", "pid")},
-    )
-    write_json(target / "summary.json", summary)
+    first, *others = [_load(path) for path in run_dirs]
+    target = write_published(first, results, drawing_judge(first).FIGURE_KINDS, name)
+    for other in others:
+        write_repeat(other, target)
     return target
+
+
+def rebuild(results: Path = RESULTS, names: Sequence[str] | None = None) -> Iterator[Path]:
+    """Draw published results again and write ``<results>/README.md``; for the repository's own, its documents, too.
+
+    :param names: of those to draw; None means all
+    :raises BadInput, DamagedRun: if something published cannot be used
+    """
+    for path in sorted(results.glob("tables/*/run.json")):
+        if names is None or path.parent.name in names:
+            yield from draw_run(path.parent, results / "figures", path.parent.name)
+    claims = read_claims()
+    written = {results / "README.md": results_readme(results, claims)}
+    if results.resolve() == ROOT / "results":
+        written |= documents(claims)
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
+        yield path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m swarmlab.figures",
         description="Draw figures again. A run folder gets its own; a name means the published results of that "
-        "experiment (or, before there are any, its latest run); without arguments, all published results.",
+        "name (or, before there are any, the latest run of the experiment); without arguments, all published "
+        "results and their README.",
     )
     parser.add_argument("sources", nargs="*", metavar="RUN_DIR|NAME")
-    parser.add_argument("--publish", action="store_true", help="first copy the runs to results/tables/")
+    parser.add_argument(
+        "--publish", action="store_true",
+        help="first copy the runs, all of one experiment, to results/tables/: the one to show, then its repeats",
+    )  # fmt: skip
+    parser.add_argument("--as", dest="name", help="publish under this name (default: the experiment's)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="default: results")
     options = parser.parse_args(argv)
-    published = options.results / "tables"
-    sources = options.sources or sorted(path.parent.name for path in published.glob("*/run.json"))
-    if not sources:
-        sys.stderr.write(f"nothing is published in {published}; name a run folder\n")
+    if not options.sources and not any(options.results.glob("tables/*/run.json")):
+        sys.stderr.write(f"nothing is published in {options.results / 'tables'}; name a run folder\n")
         return 2
     try:
-        for source in sources:
-            for path in _redraw(source, options.results, first_publish=options.publish):
-                sys.stdout.write(f"{path}\n")
+        for path in _wanted(options):
+            sys.stdout.write(f"{path}\n")
     except OSError as error:
         sys.stderr.write(f"figures: cannot write {error.filename}: {error.strerror}\n")
         return 2
@@ -90,44 +103,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _redraw(source: str, results: Path, *, first_publish: bool) -> list[Path]:
-    path = Path(source)
-    if not (path / "run.json").is_file() and first_publish:
-        path = results / "runs" / source / "latest"
-    if first_publish:
-        return draw_run(publish(path, results), results / "figures")
-    if (path / "run.json").is_file():
-        return draw_run(path)
-    if (results / "tables" / source / "run.json").is_file():
-        return draw_run(results / "tables" / source, results / "figures")
+def _wanted(options: argparse.Namespace) -> Iterator[Path]:
+    results = options.results
+    if not options.sources:
+        yield from rebuild(results)
+    elif options.publish:
+        folder = publish([_run_folder(source, results) for source in options.sources], results, options.name)
+        yield from rebuild(results, [folder.name])
+    else:
+        for source in options.sources:
+            published = results / "tables" / source
+            if not (Path(source) / "run.json").is_file() and (published / "run.json").is_file():
+                yield from draw_run(published, results / "figures", source)
+            else:
+                yield from draw_run(_run_folder(source, results))
+
+
+def _run_folder(source: str, results: Path) -> Path:
+    """
+    :raises BadInput: if it is neither a run folder nor an experiment with a complete run
+    """
     latest = results / "runs" / source / "latest"
-    if (latest / "run.json").is_file():
-        return draw_run(latest)
+    for path in (Path(source), latest):
+        if (path / "run.json").is_file():
+            return path
     raise BadInput(
         "figures", source, "a run folder, or an experiment with published results or a complete run"
     )
 
 
-def _public(name: str, value: Any) -> Any:
-    folders = ("results_dir=", "models_dir=", "scenarios_dir=", "model.path=")
-    return [one for one in value if not one.startswith(folders)] if name == "overrides" else value
-
-
-def _drawing(run: Run) -> ModuleType:
-    """The judge of the run's experiment, if it draws.
-
-    :raises BadInput: if there is none
-    """
-    judging = judge_of(run.info["exp"])
-    if not hasattr(judging, "draw"):
-        raise BadInput("run_dir", run.info["exp"], "a run of an experiment with a figure")
-    return judging
-
-
-def _save(figure: Figure, path: Path) -> Path:
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}  # the same run gives the same file
-    figure.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight", metadata=metadata)
-    return path
+def _load(path: Path | str) -> Run:
+    try:
+        return load_run(path)
+    except DamagedRun as error:
+        raise BadInput("run_dir", str(path), f"an undamaged run; {error}") from error
 
 
 if __name__ == "__main__":

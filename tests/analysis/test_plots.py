@@ -74,7 +74,7 @@ def test_the_caption_says_n_seed_model_hardware_and_world():
     (caption,) = [
         text.get_text().replace("\n", " ") for text in draw(default_run()).texts if "n = " in text.get_text()
     ]
-    for part in ("n = 18", "seed 7", "tiny_llama", "real swarm on cpu", "2 cores, a CPU", INFO["id"]):
+    for part in ("n = 18", "Seed 7", "tiny_llama", "real swarm on cpu", "2 cores, a CPU", INFO["id"]):
         assert part in caption
 
 

@@ -80,10 +80,10 @@ def check_expected(
                     yield expect(f"{scenario} / {arm} / {metric}", measured.get(arm, {}).get(metric), wanted)
         for metric, orders in entry.get("orders", {}).items():
             for order in orders:
-                yield from _check_order(scenario, measured, metric, [arm for arm in order if arm in measured])
+                yield from check_order(scenario, measured, metric, [arm for arm in order if arm in measured])
 
 
-def _check_order(
+def check_order(
     scenario: str, measured: Mapping[str, Mapping[str, Any]], metric: str, order: list[str]
 ) -> Iterator[Finding]:
     # each arm at least as high as the next one

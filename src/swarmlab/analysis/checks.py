@@ -45,7 +45,15 @@ def conclude(findings: Sequence[Finding]) -> Verdict:
     checks = [finding.verdict for finding in findings if not finding.assumption]
     if not checks or any(finding.assumption and finding.verdict is not Verdict.HOLDS for finding in findings):
         return Verdict.UNKNOWN
-    return next(verdict for verdict in (Verdict.FAILS, Verdict.UNKNOWN, Verdict.HOLDS) if verdict in checks)
+    return worst(checks)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Fails before unknown before holds; unknown if there is none."""
+    given = set(verdicts)
+    return next(
+        (one for one in (Verdict.FAILS, Verdict.UNKNOWN, Verdict.HOLDS) if one in given), Verdict.UNKNOWN
+    )
 
 
 def guard(name: str, check: Callable[..., Iterable[Finding]], *arguments: Any) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -83,6 +84,18 @@ def findings_table(findings: Sequence[Finding]) -> Table:
         table.add_column(name, overflow="fold")
     for finding in sorted(findings, key=lambda finding: not finding.assumption):
         table.add_row(MARKS[finding.verdict], Text(finding.name), Text(finding.reason))
+    return table
+
+
+def tree_table(found: Mapping[str, Sequence[Finding]], verdicts: Mapping[str, Verdict]) -> Table:
+    """One line for each published experiment: what was checked of it."""
+    table = Table(box=box.SIMPLE_HEAD, title="Published results", title_justify="left")
+    for name in ("", "what", "checks"):
+        table.add_column(name, no_wrap=True)
+    for name, findings in found.items():
+        counts = Counter(finding.verdict for finding in findings)
+        words = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+        table.add_row(MARKS[verdicts[name]], name, words)
     return table
 
 

@@ -83,7 +83,7 @@ class Run:
     def summary(self) -> dict[str, Any] | None:
         """The stored summary; None before the run was judged."""
         path = self.path / "summary.json"
-        return _read_json(path) if path.exists() else None
+        return read_json(path) if path.exists() else None
 
     def _jsonl(self, kind: str) -> Path:
         return self.path / "history" / f"{kind}.jsonl"
@@ -101,7 +101,7 @@ def load_run(path: Path | str) -> Run:
     folder = Path(path)
     if not (folder / "run.json").is_file():
         raise BadInput("run_dir", str(path), "the folder of a run, with its run.json")
-    info = _read_json(folder / "run.json")
+    info = read_json(folder / "run.json")
     if not isinstance(info, dict) or not isinstance(info.get("exp"), str):
         raise DamagedRun("run.json names no experiment")
     config_path = folder / "config.yaml"
@@ -178,7 +178,10 @@ def _columns(kind: str, rows: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(["t", "arm", *KINDS[kind], *(name for row in rows for name in row)]))
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """
+    :raises DamagedRun: if it is no JSON
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

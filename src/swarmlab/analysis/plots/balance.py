@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from swarmlab.analysis.balance import OPTIMAL, parts
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
 from swarmlab.analysis.style import style_of
 from swarmlab.analysis.tables import number
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from swarmlab.analysis.balance import Part, Row
 
-LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
-SMALL = 7  # points
 POINTS = 96  # means over so many stretches of time are drawn
 TITLES = {
     "instant": "as the paper has it: blocks load in no time",
@@ -60,7 +58,7 @@ def balance_figure(
                 axes.set_ylabel("swarm throughput, tokens/s")
                 below.set_ylabel("active\nservers")
         figure.suptitle("Throughput of the weakest block while servers come and go")
-        figure.text(0.01, -0.01, _caption(scenarios, info), fontsize=SMALL, va="top")
+        put_caption(figure, _caption(scenarios, info))
     return figure
 
 
@@ -74,8 +72,7 @@ def _draw_arm(axes: Axes, arm: str, part: Part) -> None:
         hours, tps, color=style.color, linestyle=style.line, marker=style.marker, markevery=marked, markersize=3.5,
         linewidth=1.6 if arm == "swarmlab" else 1.0, zorder=2 + style.order,
     )  # fmt: skip
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     axes.set_ylim(bottom=0)
 
 
@@ -83,7 +80,7 @@ def _draw_active(axes: Axes, part: Part) -> None:
     axes.plot(*_thinned(part.balance, "n_active"), color="0.3", linewidth=1.0)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("simulated hours")
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    draw_grid(axes)
 
 
 def _draw_shares(axes: Axes, arms: Mapping[str, Mapping[str, Any]]) -> None:
@@ -125,12 +122,11 @@ def _caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]
     repeats = max(metrics["repeats"] for arms in scenarios.values() for metrics in arms.values())
     text = (
         f"Curves: the first of n = {repeats} population(s), means over stretches of time; numbers: means over all of "
-        f"them, after the warm-up. Seed {info.get('seed')}; {info.get('model', {}).get('id')}; "
-        f"{info.get('world')}; run {info.get('id')}. Throughput is what servers really serve, not what they announce. "
+        "them, after the warm-up. Throughput is what servers really serve, not what they announce. "
         "Upper bound: linear relaxation for the servers present, all moves free. "
-        "Capacity lost: share of all servers' blocks times tokens/s that was out of service while reloading."
+        "Capacity lost: share of all servers' blocks times tokens/s that was out of service while reloading. "
     )
-    return textwrap.fill(text, 90 * len(scenarios))
+    return text + provenance(info)
 
 
 def view_figure(rows: Iterable[Row], reloads: Iterable[Row], info: Mapping[str, Any]) -> Figure:
@@ -175,11 +171,11 @@ def view_figure(rows: Iterable[Row], reloads: Iterable[Row], info: Mapping[str, 
         below.set_xlim(-0.5, len(rows) - 0.5)
         figure.suptitle("The imbalance was an artefact of missing records")
         text = (
-            f"Below: what a server loads if it checks while the records are missing and they are back at its next "
-            f"look (hatched: what it held already). Each server alone, the others stay. "
-            f"Simulated; run {info.get('id')}."
+            "Below: what a server loads if it checks while the records are missing and they are back at its next "
+            "look (hatched: what it held already). Each server alone, the others stay; nothing is random. "
+            "Published throughput: quoted from the report. "
         )
-        figure.text(0.01, -0.01, textwrap.fill(text, 140), fontsize=SMALL, va="top")
+        put_caption(figure, text + provenance(info))
     return figure
 
 

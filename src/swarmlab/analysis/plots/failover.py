@@ -9,6 +9,7 @@ from matplotlib import rc_context, ticker
 from matplotlib.figure import Figure
 
 from swarmlab.analysis.failover import ENDED_EARLY
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
 from swarmlab.analysis.style import OUTCOME_SIGNS, style_of
 from swarmlab.analysis.tables import number
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from swarmlab.analysis.style import ArmStyle
 
 BEFORE, AFTER = 8, 20  # tokens shown around the failure
-LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
-SMALL = 7  # points
 # Columns beside each panel: left edge as a share of the width, and heading.
 COLUMNS = (
     (0.0, "arm"),
@@ -58,7 +57,7 @@ def failover_figure(
         panels[-1].set_xlabel("tokens since the failure (0: the first token after it)")
         figure.supylabel("seconds per token (log scale)", fontsize=LOOK["font.size"])
         figure.suptitle("A server dies in mid-generation: how long each token takes, and whether it is right")
-        figure.text(0.01, -0.01, caption(scenarios, info), fontsize=SMALL, va="top")
+        put_caption(figure, caption(scenarios, info))
     return figure
 
 
@@ -77,8 +76,7 @@ def draw_latency(axes: Axes, evidence: Evidence, scenario: str, arms: Mapping[st
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     axes.set_title(title, loc="left")
 
 
@@ -106,17 +104,14 @@ def draw_outcomes(axes: Axes, arms: Mapping[str, Mapping[str, Any]], *, header: 
 
 def caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> str:
     """What a reader must know to judge the figure: n, seed, model, hardware, world, and how to read it."""
-    host, model = info.get("host", {}), info.get("model", {})
     sessions = sum(metrics["sessions"] for arms in scenarios.values() for metrics in arms.values())
     text = (
-        f"n = {sessions} sessions, one per arm and scenario; seed {info.get('seed')}; "
-        f"model {model.get('id')}; {info.get('world')} swarm on {info.get('device')} "
-        f"({host.get('cores')} cores, {host.get('cpu')}); run {info.get('id')}. "
+        f"n = {sessions} sessions, one per arm and scenario. "
         "Dotted vertical line: the failure. Crosses: tokens that differ from the failure-free run. "
         "Open marker: the session ended there without a token, after that many seconds. "
-        "Max diff: of hidden states, from the failure-free run."
+        "Max diff: of hidden states, from the failure-free run. "
     )
-    return textwrap.fill(text, 165)
+    return text + provenance(info)
 
 
 def _draw_steps(axes: Axes, part: Part) -> None:

@@ -12,12 +12,12 @@ from matplotlib.lines import Line2D
 
 from swarmlab.analysis.failure_rates_grid import How
 from swarmlab.analysis.paper_table1 import NAMES, RATES, paper_cell, paper_ratio
+from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
 SMALL = 6.5  # points
 OURS = {"color": "black", "linestyle": "-", "linewidth": 1.2, "zorder": 3}
 PAPERS = {"color": "0.5", "linestyle": (0, (4, 2)), "linewidth": 1.2, "zorder": 2}
@@ -57,12 +57,10 @@ def failure_rates_figure(scenarios: Mapping[str, Mapping[str, Any]], info: Mappi
 
 def caption(cells: Sequence[tuple[str, Mapping[str, Any]]], info: Mapping[str, Any]) -> str:
     """What a reader must know to judge the figure."""
-    host, model = info.get("host", {}), info.get("model", {})
     sessions = sum(cell["sessions"] for _, cell in cells)
     return (
-        f"n = {sessions} generations; seed {info.get('seed')}; model {model.get('id')} on four stages, one server "
-        f"each; {info.get('world')} swarm on {info.get('device')} ({host.get('cores')} cores, {host.get('cpu')}); run "
-        f"{info.get('id')}. Numbers at the points: our steps/s; 0 is a generation that did not finish. Paper: arXiv "
+        f"n = {sessions} generations on four stages, one server each. {provenance(info)} "
+        "Numbers at the points: our steps/s; 0 is a generation that did not finish. Paper: arXiv "
         "2312.08361, Table 1 (BLOOM-7.1B, four GTX 1080 Ti), quoted; only filled squares are confirmed by a second "
         "source. Simulated: closed form from the steps and failures measured in the other cells."
     )
@@ -108,8 +106,7 @@ def _dress(axes: Axes, rates: Sequence[float]) -> None:
     axes.set_xlim(-0.4, len(rates) - 0.6)
     axes.set_ylim(-0.08, 1.28)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
 
 
 def _legend() -> list[Line2D]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from swarmlab.analysis.metrics import Row
     from swarmlab.analysis.soak import Evidence
 
-LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
-SMALL = 7  # points
 # Told apart without colour: filled, hatched, and a mere tick.
 BARS: dict[str, Any] = {
     "kill": {"facecolor": "0.25", "edgecolor": "0.25"},
@@ -50,7 +48,7 @@ def soak_figure(evidence: Evidence, arms: Mapping[str, Mapping[str, Any]], info:
             axes.tick_params(labelbottom=False)
         (panels or [top])[-1].set_xlabel("seconds since the run began")
         figure.suptitle("Servers fail at random: how long each step takes")
-        figure.text(0.01, -0.01, caption(arms, info), fontsize=SMALL, va="top")
+        put_caption(figure, caption(arms, info))
     return figure
 
 
@@ -70,8 +68,7 @@ def draw_faults(axes: Axes, faults: Sequence[Row]) -> None:
     axes.set_yticks(range(len(servers)), servers)
     axes.set_ylim(-0.6, len(servers) - 0.4)
     axes.set_title("faults, by server", loc="left")
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     handles: list[Any] = [Patch(label=WORDS[name], **look) for name, look in BARS.items()]
     handles.append(
         Line2D([], [], color="0.1", marker="|", linestyle="none", markersize=6, label=WORDS["pause"])
@@ -109,8 +106,7 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     axes.set_ylabel("s per step", fontsize=SMALL)
     identical = len(sessions) - len(bad)
     axes.set_title(
@@ -129,7 +125,6 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
 
 def caption(arms: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> str:
     """What a reader must know to judge the figure."""
-    host, model = info.get("host", {}), info.get("model", {})
     counts = next(iter(arms.values()), {})
     totals = "; ".join(
         f"{arm}: {one['sessions']} sessions, {one['tokens']} tokens, {one['tokens_wrong']} wrong, "
@@ -138,11 +133,9 @@ def caption(arms: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> s
     )
     text = (
         f"{counts.get('kills')} servers killed, {counts.get('stops')} hung, {counts.get('slowdowns')} slowed. "
-        f"{totals}. "
-        f"Seed {info.get('seed')}; model {model.get('id')}; {info.get('world')} swarm on {info.get('device')} "
-        f"({host.get('cores')} cores, {host.get('cpu')}); run {info.get('id')}."
+        f"n = 1 run: {totals}. "
     )
-    return textwrap.fill(text, 165)
+    return text + provenance(info)
 
 
 def _healed(confirmed: Row, faults: Sequence[Row]) -> float:

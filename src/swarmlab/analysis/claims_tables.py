@@ -1,0 +1,94 @@
+"""Claims, their numbers and the runs behind them, as tables in Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis.claims import MISSING, Cells, evaluate
+from swarmlab.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from swarmlab.analysis.claims import Claim, Number, Runs
+
+NOT_THERE = "not in this run"
+
+
+def claims_table(claims: Iterable[Claim]) -> str:
+    """Markdown for the README: what is claimed, and what it takes to see it."""
+    lines = ["| claim | command | expected | cost on 2 cores |", "|---|---|---|---|"]
+    lines += [
+        f"| {_cell(one.claim)} | `{one.command}` | {_cell(one.expected)} | {one.time}, {one.disk} |"
+        for one in claims
+    ]
+    return "\n".join(lines)
+
+
+def artifact_table(claims: Iterable[Claim]) -> str:
+    """Markdown for the artifact appendix: the same with tolerance and evidence."""
+    lines = [
+        "| # | claim | command | time | disk | expected | tolerance | stored evidence |",
+        "|--" * 8 + "|",
+    ]
+    for index, one in enumerate(claims, start=1):
+        evidence = f"[{one.published}](../results/README.md#published-runs)" if one.published else "none yet"
+        lines.append(
+            f"| {index} | {_cell(one.claim)} | `{one.command}` | {one.time} | {one.disk} | {_cell(one.expected)} "
+            f"| {_cell(one.tolerance)} | {evidence} |"
+        )
+    return "\n".join(lines)
+
+
+def numbers_table(claims: Iterable[Claim], published: Mapping[str, Runs]) -> str:
+    """Markdown: claim, world, paper, other arm, ours, ratio, run and command of every number.
+
+    :param claims: what no published run stands behind is left out
+    :param published: name to the runs behind it
+    """
+    lines = ["| claim | world | paper | other arm | ours | ratio | run | command |", "|--" * 8 + "|"]
+    for one in claims:
+        runs = published.get(one.published or "", [])
+        for number in one.numbers if runs else ():
+            cells = _evaluate(number, runs)
+            lines.append(
+                f"| {_cell(number.what)} | {runs[0][0]['world']} | {cells.paper} | {cells.other} | {cells.ours} "
+                f"| {cells.ratio} | {runs[0][0]['id']}{_more(runs)} | `{one.command}` |"
+            )
+    return "\n".join(lines)
+
+
+def _evaluate(number: Number, runs: Runs) -> Cells:
+    try:
+        return evaluate(number, runs)
+    except BadInput:  # a run of other scenarios or arms than the claim is about
+        return Cells(MISSING, MISSING, NOT_THERE, MISSING)
+
+
+def runs_table(published: Mapping[str, Runs]) -> str:
+    """Markdown: where every published number comes from."""
+    lines = ["| name | command | world | verdict | n | run | seed | commit | host |", "|--" * 9 + "|"]
+    for name, runs in published.items():
+        for info, summary in runs:
+            host, git = info.get("host", {}), info.get("git") or {}
+            commit = str(git.get("commit") or "unknown")[:7] + ("+" if git.get("dirty") else "")
+            lines.append(
+                f"| [{name}](tables/{name}/summary.json) | `{command_of(info)}` | {info.get('world')} "
+                f"| {summary.get('verdict')} | {len(runs)} | {info['id']} | {info.get('seed')} | {commit} "
+                f"| {info.get('device')}: {host.get('cores')} cores, {host.get('cpu')} |"
+            )
+    return "\n".join(lines)
+
+
+def command_of(info: Mapping[str, Any]) -> str:
+    """The command that makes such a run, from the overrides that it was started with."""
+    words = [f"'{one}'" if set(one) & set("[]{} ") else one for one in info["overrides"]]
+    return " ".join(["python -m swarmlab.run", *words])
+
+
+def _more(runs: Runs) -> str:
+    return f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

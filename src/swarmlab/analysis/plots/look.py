@@ -1,0 +1,73 @@
+"""What all figures share: sizes, the sentence that says where the numbers come from, and marks of spread."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from swarmlab.analysis.stats import Estimate
+    from swarmlab.analysis.style import ArmStyle
+
+LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
+SMALL = 7  # points
+LETTERS_PER_INCH = 17.5  # of the caption
+
+
+def provenance(info: Mapping[str, Any]) -> str:
+    """Seed, model, world and hardware, and the run: every caption ends with it.
+
+    :param info: ``run.json``
+    """
+    host, model = info.get("host", {}), info.get("model", {})
+    return (
+        f"Seed {info.get('seed')}; {model.get('id')}; {world_words(info)} "
+        f"({host.get('cores')} cores, {host.get('cpu')}); run {info.get('id')}."
+    )
+
+
+def world_words(info: Mapping[str, Any]) -> str:
+    """``real swarm on cpu`` or ``simulated swarm``: the two are never mixed up."""
+    if info.get("world") == "simulated":
+        return "simulated swarm, computed on cpu"
+    return f"{info.get('world')} swarm on {info.get('device')}"
+
+
+def put_caption(figure: Figure, text: str) -> None:
+    """Below the figure, as wide as it."""
+    width = int(LETTERS_PER_INCH * figure.get_figwidth())
+    figure.text(0.01, -0.01, textwrap.fill(text, width), fontsize=SMALL, va="top")
+
+
+def draw_grid(axes: Axes, axis: Any = "y") -> None:
+    axes.grid(axis=axis, color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def draw_estimate(
+    axes: Axes, x: float, estimate: Estimate, style: ArmStyle, *, horizontal: bool = False
+) -> None:
+    """The arm's marker at the value, with its interval; hollow where there is only one repeat and so no interval."""
+    spread = None
+    if estimate.low is not None and estimate.high is not None:
+        spread = [
+            [max(estimate.value - estimate.low, 0.0)],
+            [max(estimate.high - estimate.value, 0.0)],
+        ]
+    face = style.color if spread else "white"
+    look: Any = {
+        "color": style.color,
+        "marker": style.marker,
+        "markerfacecolor": face,
+        "markersize": 5,
+        "capsize": 3,
+    }
+    if horizontal:
+        axes.errorbar([estimate.value], [x], xerr=spread, **look)
+    else:
+        axes.errorbar([x], [estimate.value], yerr=spread, **look)

@@ -1,0 +1,40 @@
+"""The figures of a stored run, by the judge of its experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.errors import BadInput
+from swarmlab.judges.registry import judge_of
+from swarmlab.record.load import DamagedRun, Run
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def figures_of(run: Run) -> dict[str, Any]:
+    """Suffix of the name ("" for the main figure) to figure of matplotlib.
+
+    :raises BadInput: if the run was not judged, shows nothing, is damaged, or its experiment has no figure
+    """
+    where, judging = str(run.path), drawing_judge(run)
+    try:
+        summary = run.summary()
+        if not summary or not summary["scenarios"]:
+            raise BadInput("run_dir", where, "a run that was judged: python -m swarmlab.check RUN_DIR")
+        drawn = judging.draw(run, summary)
+    except DamagedRun as error:
+        raise BadInput("run_dir", where, f"an undamaged run; {error}") from error
+    return dict(drawn) if isinstance(drawn, Mapping) else {"": drawn}
+
+
+def drawing_judge(run: Run) -> ModuleType:
+    """The judge of the run's experiment, if it draws.
+
+    :raises BadInput: if there is none
+    """
+    judging = judge_of(run.info["exp"])
+    if not hasattr(judging, "draw"):
+        raise BadInput("run_dir", run.info["exp"], "a run of an experiment with a figure")
+    return judging

@@ -1,0 +1,27 @@
+"""What an experiment must show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from swarmlab.errors import BadInput
+
+EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
+
+
+def read_expected(exp: str, path: Path | None = None) -> dict[str, Any]:
+    """
+    :param path: None means ``experiments/<exp>/expected.yaml``
+    :raises BadInput: if it is no mapping in YAML
+    """
+    source = path or EXPERIMENTS / exp / "expected.yaml"
+    try:
+        expected = yaml.safe_load(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput("expected", str(source), f"a readable YAML file ({type(error).__name__})") from error
+    if not isinstance(expected, dict):
+        raise BadInput("expected", str(source), "a YAML mapping")
+    return expected

@@ -1,0 +1,97 @@
+"""What is committed of runs: ``results/tables/<name>/``, one run with its tables and what its repeats measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.errors import BadInput
+from swarmlab.record.load import DamagedRun, Run, load_run, read_json, write_tables
+from swarmlab.record.rundir import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PRIVATE = ("argv", "pid")
+# overrides that name folders of the machine; the others say what was asked for
+FOLDERS = ("results_dir=", "models_dir=", "scenarios_dir=", "model.path=", "hydra.")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Runs of one experiment that were asked for alike, up to the seed.
+
+    :param name: of the folder; of the experiment unless several kinds of its runs are published
+    :param run: the one whose tables are kept and that the figures show
+    :param repeats: ``run.json`` and ``summary.json`` of the others
+    """
+
+    name: str
+    run: Run
+    repeats: tuple[tuple[dict[str, Any], dict[str, Any]], ...]
+
+    @property
+    def runs(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """``run.json`` and ``summary.json`` of all, the shown one first."""
+        return [(self.run.info, self.run.summary() or {}), *self.repeats]
+
+
+def write_published(run: Run, results: Path, kinds: Sequence[str], name: str | None = None) -> Path:
+    """Keep a judged run as the one to show, in ``<results>/tables/<name>/``; repeats of another run are dropped.
+
+    :param kinds: of history, those that the figures need
+    :param name: None means the experiment's
+    :raises BadInput: if the run is not complete or was not judged
+    """
+    summary, target = _judged(run), results / "tables" / (name or run.info["exp"])
+    # what an earlier run left would pass for a part of this one
+    for old in (*target.glob("tables/*.parquet"), *target.glob("repeats/*.json")):
+        old.unlink()
+    write_tables(run, target / "tables", kinds)
+    write_json(target / "run.json", public_info(run.info))
+    write_json(target / "summary.json", summary)
+    return target
+
+
+def write_repeat(run: Run, target: Path) -> Path:
+    """Keep what a further run measured beside the one that is shown.
+
+    :raises BadInput: if it is no repeat of it, not complete or was not judged
+    """
+    shown = load_run(target)
+    if shown.info["exp"] != run.info["exp"] or shown.info["id"] == run.info["id"]:
+        raise BadInput("run_dir", str(run.path), f"another run of {shown.info['exp']}")
+    path = target / "repeats" / f"{run.info['id']}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, {"info": public_info(run.info), "summary": _judged(run)})
+    return path
+
+
+def read_published(results: Path) -> Iterator[Published]:
+    """Everything that is published, by name.
+
+    :raises DamagedRun: if a file cannot be read
+    """
+    for path in sorted(results.glob("tables/*/run.json")):
+        kept = [read_json(one) for one in sorted(path.parent.glob("repeats/*.json"))]
+        try:
+            repeats = tuple((one["info"], one["summary"]) for one in kept)
+        except (KeyError, TypeError) as error:
+            raise DamagedRun(f"{path.parent.name}/repeats: a file without {error}") from error
+        yield Published(path.parent.name, load_run(path.parent), repeats)
+
+
+def public_info(info: dict[str, Any]) -> dict[str, Any]:
+    """``run.json`` without what names the machine's folders."""
+    kept = {name: value for name, value in info.items() if name not in PRIVATE}
+    return {**kept, "overrides": [one for one in info["overrides"] if not one.startswith(FOLDERS)]}
+
+
+def _judged(run: Run) -> dict[str, Any]:
+    summary = run.summary()
+    if summary is None or run.info.get("status") != "complete":
+        raise BadInput(
+            "run_dir", str(run.path), "a complete run that was judged: python -m swarmlab.check RUN_DIR"
+        )
+    return summary
