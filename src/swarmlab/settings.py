@@ -22,6 +22,7 @@ from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.settings import check as check_sim
+from swarmlab.swarm.rebalancing import RebalanceSettings, check_rebalance
 from swarmlab.types import MAX_THROUGHPUT_TPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +38,8 @@ ARMS_OF = {
 PLACEMENT_ARMS = (
     "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "swarmlab",
 )  # fmt: skip
+REAL_PLACEMENT_ARMS = ("petals", "recheck", "pinned", "appendix_d", "swarmlab")
+ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), REAL_PLACEMENT_ARMS)
 ARMS_OF |= {"report_389": PLACEMENT_ARMS, "appendix_e": PLACEMENT_ARMS, "churn": PLACEMENT_ARMS}
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -176,6 +179,7 @@ class RunSettings:
     soak: SoakSettings = field(default_factory=SoakSettings)
     rates: GridSettings = field(default_factory=GridSettings)
     sim: SimSettings = field(default_factory=SimSettings)
+    rebalance: RebalanceSettings = field(default_factory=RebalanceSettings)
 
     def recovery_settings(self) -> RecoverySettings:
         """
@@ -298,6 +302,7 @@ def _check(settings: RunSettings) -> None:
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
     check_sim(settings.sim)
+    check_rebalance(settings.rebalance)
     _check_swarm(settings.swarm)
     _check_soak(settings.soak)
     check_grid(settings.rates)

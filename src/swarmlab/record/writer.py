@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "bytes_read", "read_s", "quantize_s", "adapter_s", "to_device_s", "out_of_service_s",
     ),
     "servers": ("scenario", "server", "peer", "state", "start", "end", "pid"),
+    "phases": ("scenario", "moment"),
     "logs": ("scenario", "source", "level", "line"),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from swarmlab.scenarios.churn import build_churn
 from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
 from swarmlab.scenarios.failure_rates_build import build_failure_rates
+from swarmlab.scenarios.rebalance_build import build_rebalance
 from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.scenarios.soak_build import build_soak
 from swarmlab.settings import RunSettings
@@ -19,6 +20,8 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "appendix_e": build_appendix_e,
     "churn": build_churn,
     "failover_soak": build_soak,
+    "rebalance": build_rebalance,
+    "rebalance_under_load": build_rebalance,
     "failure_rates": build_failure_rates,
 }
 

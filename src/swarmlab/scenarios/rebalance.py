@@ -1,0 +1,145 @@
+"""+exp=rebalance and +exp=rebalance_under_load: real servers lose records, neighbours and balance, arm after arm.
+
+Each arm has a swarm of its own with the same servers in the same places, to which the same things happen: the records
+of a server are lost for a while (the public report's case), two servers die, a wide one joins. Apart from that, one
+server of 20 blocks has to move by two while its disk is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from swarmlab.bridge.models import Checkpoint
+from swarmlab.errors import BadInput
+from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios import rebalance_plan as plan
+from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.rebalance_arm import ArmRun
+from swarmlab.swarm.rebalancing import RebalanceSettings
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.types import Span
+from swarmlab.workload.requests import Bounds
+
+START_S, SLOW_S = 30.0, 40.0  # of one swarm, and of one slow move beside its blocks
+SLOW_ARMS = ("petals", "swarmlab")
+
+
+@dataclass(frozen=True)
+class Rebalance:
+    """One run of the experiment.
+
+    :param swarm: how servers are started; who they are follows from the experiment
+    :param client: fields of petals' ClientConfig
+    :param recovery: RecoverySettings by name; clients are those of swarmlab in every arm
+    :param deadline_s: for one session
+    """
+
+    checkpoint: Checkpoint
+    scenarios: Sequence[str]
+    arms: Sequence[str]
+    swarm: SwarmSpec
+    settings: RebalanceSettings
+    client: dict[str, Any]
+    recovery: dict[str, Any]
+    bounds: Bounds
+    deadline_s: float
+    tolerance: float
+    seed: int
+
+    world: Literal["real"] = "real"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return {"id": self.checkpoint.model_id, "hash": self.checkpoint.sha256}
+
+    @property
+    def parts(self) -> list[str]:
+        return list(self.scenarios)
+
+    @property
+    def n_units(self) -> int:
+        return len(self._main) * len(self.arms) + len(self._slow_arms)
+
+    @property
+    def _main(self) -> list[str]:
+        return [name for name in self.scenarios if name != plan.SLOW_DISK]
+
+    @property
+    def _slow_arms(self) -> list[str]:
+        return [arm for arm in self.arms if arm in SLOW_ARMS and plan.SLOW_DISK in self.scenarios]
+
+    def describe(self) -> str:
+        settings, minutes = self.settings, max(1, round(self._seconds() / 60))
+        return f"""\
+Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks:
+  {len(plan.SWARM)} servers and one that joins, {settings.clients} client(s); arms: {", ".join(self.arms)}
+  {len(self.scenarios)} scenarios ({", ".join(self.scenarios)})
+  1 s stands for {settings.time_scale:g} s of petals' waits, {settings.read_delay_s:g} s to read a block
+  about {minutes} minute(s) in all"""
+
+    def _seconds(self) -> float:
+        settings = self.settings
+        lasting = {
+            plan.RECORDS_LOST: settings.settle_s
+            + settings.scaled(settings.expiration_s + settings.lost_s / 2),
+            plan.GAP: settings.gap_s,
+            plan.WIDE_JOINS: settings.wide_s,
+        }
+        one_arm = START_S + sum(lasting[name] for name in self._main) if self._main else 0.0
+        widest = plan.SLOW_SWARM[0].scaled(self.checkpoint.n_blocks).span.length
+        slow = START_S + SLOW_S + widest * settings.slow_read_delay_s / 2
+        return len(self.arms) * one_arm + len(self._slow_arms) * slow
+
+    def check(self) -> None:
+        """
+        :raises BadInput: before anything is started
+        """
+        if self.checkpoint.n_blocks % plan.UNITS:
+            raise BadInput("model.n_blocks", self.checkpoint.n_blocks, f"a multiple of {plan.UNITS}")
+        if not self.n_units:
+            raise BadInput("arms", self.arms, f"for {plan.SLOW_DISK}: some of {', '.join(SLOW_ARMS)}")
+        needed = self.settings.clients * self.bounds.most_cache_tokens
+        if self.swarm.attn_cache_tokens < needed:
+            allowed = f"at least {needed} for {self.settings.clients} clients"
+            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        places = [place.scaled(self.checkpoint.n_blocks) for place in (*plan.SWARM, plan.WIDE)]
+        # petals places them itself; what counts here is memory, and that they cover the model
+        servers = tuple(
+            ServerSpec(place.name, Span(*_ends(place)), throughput_tps=place.tps) for place in places
+        )
+        validate(replace(self.swarm, servers=servers))
+
+    def run(self, run_dir: RunDir, progress: Progress) -> None:
+        """One swarm after the other, and judging comes later, from the run folder.
+
+        :raises SwarmFailed: if servers do not start where they should
+        """
+        arm_run = ArmRun(
+            swarm=self.swarm,
+            settings=self.settings,
+            bounds=self.bounds,
+            client_args={
+                "arm": "swarmlab",
+                "model_path": str(self.checkpoint.path),
+                "dht_prefix": self.checkpoint.dht_prefix,
+                "client": self.client,
+                "recovery": self.recovery,
+                "tolerance": self.tolerance,
+                "states_dir": str((run_dir.path / "states").resolve()),
+            },
+            deadline_s=self.deadline_s,
+            seed=self.seed,
+            run_dir=run_dir,
+            progress=progress,
+        )
+        for arm in self.arms:
+            if self._main:
+                arm_run.main(arm, self._main)
+        for arm in self._slow_arms:
+            arm_run.slow_disk(arm)
+
+
+def _ends(place: plan.Place) -> tuple[int, int]:
+    return place.span.start, place.span.end
