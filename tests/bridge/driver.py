@@ -15,7 +15,7 @@ from swarmlab.bridge.flow import StepInput
 from swarmlab.recovery.failure import RecoveryFailed, RequestRejected
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span
-from tests.bridge.fake_swarm import HIDDEN, FakeSwarm, Reference, Server, fake_router
+from tests.bridge.fake_swarm import HIDDEN, FakeSwarm, Manager, Reference, Server, fake_router
 from tests.bridge.virtual_time import clock_of_the_loop, run
 
 SETTINGS = RecoverySettings(replay_tokens=48)
@@ -29,12 +29,17 @@ class Driver:
     """One session and its twin.
 
     :param swarm: in which faults are made directly
+    :param manager: of the client whose session it is
     """
 
-    def __init__(self, swarm: FakeSwarm, batch: int, settings: RecoverySettings, *, push: bool) -> None:
+    def __init__(
+        self, swarm: FakeSwarm, batch: int, settings: RecoverySettings, *, push: bool, manager: Any = None
+    ) -> None:
         self.swarm, self.batch, self.settings = swarm, batch, settings
+        self.manager = manager or Manager(swarm)
         self.events: list[dict[str, Any]] = []
-        session = chain.Session(fake_router(swarm, settings), settings, MAX_LENGTH)
+        self.companion: Driver | None = None  # another session of the same client
+        session = chain.Session(fake_router(swarm, settings, self.manager), settings, MAX_LENGTH)
         session.push_outputs = push
         self.flow = flow.Flow(session, self.events.append)
         self.reference = Reference(swarm.n_blocks, batch)
@@ -55,8 +60,8 @@ class Driver:
     @property
     def banned(self) -> set[str]:
         """Names of the servers that the session avoids now."""
-        bans = self.flow.session.router._bans
-        excluded = bans.excluded(self.swarm.now_s, self.swarm.view())
+        blame = self.flow.session.router._blame
+        excluded = blame.excluded(self.swarm.now_s, self.swarm.view())
         return {one.name for one in self.servers if one.peer_id.to_base58() in excluded}
 
     async def step(
@@ -130,15 +135,23 @@ class Driver:
             "the position is not that of the steps"
         )
 
+    def accompany(self) -> Driver:
+        """Another session of the same client."""
+        self.companion = Driver(self.swarm, 1, self.settings, push=False, manager=self.manager)
+        return self.companion
+
     async def heal_and_go_on(self) -> None:
         """Once everybody is back and bans are over, the next steps must succeed."""
         self.swarm.heal()
         await asyncio.sleep(self.settings.ban_max_s + 1)
-        for _ in range(2):
-            assert await self.step(), f"healed, yet: {self.errors[-1]}"
+        for driver in (self, self.companion):
+            for _ in range(2):
+                assert driver is None or await driver.step(), f"healed, yet: {driver.errors[-1]}"
 
     async def close(self) -> None:
         """End the session; nothing may be left behind."""
+        if self.companion is not None:
+            await self.companion.flow.close()
         began_s = self.swarm.now_s
         await self.flow.close()
         assert self.swarm.now_s - began_s <= self.settings.close_s + 0.01, "closing took too long"

@@ -402,7 +402,7 @@ class FakeSwarm:
         self.push_delays_s = [0.0]
         self.n_pushes = 0
         self._plan: dict[int, list[Action]] = {}
-        self._n_moments = 0
+        self.n_moments = 0
         self._connections: list[Connection] = []
         self._pushing: set[asyncio.Task] = set()
 
@@ -421,14 +421,14 @@ class FakeSwarm:
 
     def after(self, n_moments: int, action: Action) -> None:
         """Have ``action`` done to the server at which the n-th moment from now takes place."""
-        self._plan.setdefault(self._n_moments + n_moments, []).append(action)
+        self._plan.setdefault(self.n_moments + n_moments, []).append(action)
 
     def forget_plans(self) -> None:
         self._plan = {}
 
     def moment(self, server: Server) -> None:
-        self._n_moments += 1
-        for action in self._plan.pop(self._n_moments, []):
+        self.n_moments += 1
+        for action in self._plan.pop(self.n_moments, []):
             action(server)
 
     def track(self, connection: Connection) -> None:
@@ -490,8 +490,11 @@ class FakeSwarm:
         return (None, *await server.accept())
 
 
-def fake_router(swarm: FakeSwarm, settings: RecoverySettings) -> router.Router:
-    """The client's own router over a fake swarm: only what goes over the network is replaced."""
+def fake_router(swarm: FakeSwarm, settings: RecoverySettings, manager: Any = None) -> router.Router:
+    """The client's own router over a fake swarm: only what goes over the network is replaced.
+
+    :param manager: of the client's other sessions; None for a client of its own
+    """
 
     class FakeRouter(
         router.Router
@@ -509,11 +512,11 @@ def fake_router(swarm: FakeSwarm, settings: RecoverySettings) -> router.Router:
             self._view = replace(swarm.view(), seen_at_s=swarm.now_s)
             return self._view
 
-    manager: Any = _Manager(swarm)
-    return FakeRouter(manager, settings)
+    of_client: Any = Manager(swarm) if manager is None else manager
+    return FakeRouter(of_client, settings)
 
 
-class _Manager:
+class Manager:
     """As much of petals' RemoteSequenceManager as the router uses."""
 
     def __init__(self, swarm: FakeSwarm) -> None:

@@ -565,3 +565,107 @@ async def standby_of_steps_that_are_taken_back(driver: Driver) -> None:
     driver.server_at(3).kill()
     assert await driver.step()
     assert await driver.step()
+
+
+@scenario((0, 3), (3, 6), (3, 6), (3, 6), standby_tokens=2)
+async def standby_hangs_while_it_is_fed(driver: Driver) -> None:
+    assert await driver.step(10)
+    await asyncio.sleep(1.0)
+    assert await driver.step()
+    used = driver.server_at(3)
+    spare = next(
+        one for one in driver.servers if one is not used and one.n_requests and one.span == used.span
+    )
+    spare.hang()
+    assert await driver.step()  # from here on it is fed, and never answers
+    used.kill()
+    assert await took_s(driver) < 2 * driver.settings.suspect_floor_s
+    assert await driver.step()
+    assert spare.name in driver.banned
+
+
+@scenario((0, 3), (3, 6), (3, 6), (3, 6), standby_tokens=2)
+async def standby_is_stuck_while_it_is_fed(driver: Driver) -> None:
+    assert await driver.step(10)
+    await asyncio.sleep(1.0)
+    assert await driver.step()
+    used = driver.server_at(3)
+    spare = next(
+        one for one in driver.servers if one is not used and one.n_requests and one.span == used.span
+    )
+    spare.stick()
+    assert await driver.step()  # from here on it is fed, and answers nothing but probes
+    used.kill()
+    assert await took_s(driver) < 2 * driver.settings.suspect_floor_s
+    assert await driver.step()
+
+
+@scenario(*THREE, *THREE)
+async def another_session_knows_who_is_dead(driver: Driver) -> None:
+    other = driver.accompany()
+    assert await driver.step(10)
+    dead = driver.server_at(2)
+    dead.kill()
+    assert await driver.step()
+    assert driver.events
+    n_moments = driver.swarm.n_moments
+    assert await other.step(5)
+    assert driver.swarm.n_moments - n_moments == 3 * 3, "it dialled more than the three that live"
+    assert not other.events
+    assert dead.name in other.banned
+
+
+@scenario(*THREE, *THREE, hedge_s=0.3)
+async def one_death_that_two_sessions_meet_is_one_failure(driver: Driver) -> None:
+    other = driver.accompany()
+    for one in (driver, other):
+        assert await one.step(10)
+    dead = driver.server_at(2)
+    assert other.server_at(2) is dead
+    dead.kill()
+    for one in (driver, other):
+        assert await one.step()
+    dead.restart()  # and announces itself: a single failure is forgiven
+    for one in (driver, other):
+        assert dead.name not in one.banned
+
+
+@scenario(*THREE, *THREE)
+async def a_session_keeps_to_what_it_has_learnt_itself(driver: Driver) -> None:
+    """That a server serves another session does not make it good for one that it refuses."""
+    other = driver.accompany()
+    assert await driver.step(10)
+    assert await other.step(10)
+    used = driver.server_at(2)
+    assert other.server_at(2) is used
+    used.refusals.append("something went wrong in the block")
+    assert await driver.step()
+    assert used.name in driver.banned
+    assert used.name not in other.banned
+    assert await other.step()
+    assert used.name in driver.banned
+
+
+@scenario(*THREE, *THREE, (2, 4), hedge_factor=1.0)
+async def replacement_hangs_while_another_could_serve(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(2)
+    spares = [one for one in driver.servers if one.span == used.span and one is not used]
+    min(
+        spares, key=lambda one: one.peer_id.to_base58()
+    ).hang()  # of equal servers the one that is asked first
+    used.kill()
+    assert driver.settings.hedge_s < await took_s(driver) < driver.settings.hedge_s + 0.5
+
+
+@scenario((0, 3), (3, 6), (3, 6), hedge_factor=1.0)
+async def the_only_replacement_is_slow_to_be_reached(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(3)
+    spare = next(one for one in driver.servers if one.span == used.span and one is not used)
+    spare.hang()
+    asyncio.get_running_loop().call_later(2 * driver.settings.hedge_s, spare.resume)
+    used.kill()
+    assert await took_s(driver) < 2 * driver.settings.hedge_s + 0.5, (
+        "it did not wait for the only one there is"
+    )

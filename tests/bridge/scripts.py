@@ -161,7 +161,8 @@ class Script:
     async def play(self, driver: Driver) -> None:
         driver.swarm.push_delays_s = list(self.push_delays_s)
         for op in self.ops:
-            await op.play(driver)
+            beside = driver.companion
+            await asyncio.gather(op.play(driver), *([] if beside is None else [beside.step(2)]))
         # servers may have moved anywhere; somebody must hold every block for the session to go on
         for start in range(0, self.n_blocks, 3):
             driver.swarm.add(Span(start, min(start + 3, self.n_blocks)))

@@ -44,6 +44,16 @@ def test_the_same_with_warm_standbys(script):
     play(script, standby_tokens=3)
 
 
+@quick
+@given(scripts())
+def test_the_same_beside_another_session_of_the_client(script):
+    async def two(driver: Driver) -> None:
+        driver.accompany()
+        await script.play(driver)
+
+    drive(two, *script.spans, n_blocks=script.n_blocks, batch=script.batch, push=script.push)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @long

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.recovery.steplog import StepLog
 
-HIDDEN = 2
+HIDDEN, MAX_LENGTH = 2, 10**6
 
 
 class Twin:
@@ -27,7 +27,7 @@ class Twin:
         new = torch.arange(self._fresh, self._fresh + n_numbers).float().view(self._batch, n_tokens, HIDDEN)
         self._fresh += n_numbers
         self.log.append(n_tokens, hypo_ids=None if rows is None else np.array(rows))
-        self.history.append(new)
+        self.history.append(new, MAX_LENGTH)
         cache = self.caches[-1] if rows is None else self.caches[-1][rows]
         self.caches.append(torch.cat([cache, new], dim=1))
 
@@ -99,7 +99,7 @@ def test_a_session_back_at_its_start_takes_another_batch_size():
     twin.step(4, None)
     assert twin.history.rewind(twin.log, 0)
     assert twin.history.n_bytes == 0
-    twin.history.append(torch.ones(1, 2, HIDDEN))
+    twin.history.append(torch.ones(1, 2, HIDDEN), MAX_LENGTH)
     twin.log.truncate(0)
     twin.log.append(2)
     assert twin.history.inputs(twin.log, 1).shape == (1, 2, HIDDEN)
@@ -110,7 +110,7 @@ def test_no_number_loses_precision_when_servers_answer_in_different_types(dtypes
     history, log, parts = SpanHistory(), StepLog(), []
     for index, dtype in enumerate(dtypes):
         part = torch.full((1, 1, HIDDEN), 1.0 + index / 3.0).to(dtype)
-        history.append(part)
+        history.append(part, MAX_LENGTH)
         log.append(1)
         parts.append(part.float())
     kept = history.inputs(log, len(dtypes)).float()
@@ -126,16 +126,28 @@ def test_memory_is_at_most_twice_the_inputs(dtype, base_tokens):
         SpanHistory(torch.zeros(batch, base_tokens, hidden, dtype=dtype), 1) if base_tokens else SpanHistory()
     )
     for _ in range(1000):
-        history.append(torch.zeros(batch, 1, hidden, dtype=dtype))
+        history.append(torch.zeros(batch, 1, hidden, dtype=dtype), MAX_LENGTH)
         least = history.n_tokens * token_bytes
         assert least <= history.n_bytes <= max(2 * least, 16 * token_bytes)
+
+
+def test_what_it_will_take_is_known_before_and_no_room_is_kept_beyond_the_longest_session():
+    batch, hidden, longest = 3, 8, 300
+    history = SpanHistory()
+    for n_tokens in (40, *[1] * 259, 1):
+        new = torch.zeros(batch, n_tokens, hidden)
+        told = history.bytes_with(new, longest)
+        history.append(new, longest)
+        assert history.n_bytes == told
+    assert history.n_tokens == longest
+    assert history.n_bytes == batch * longest * hidden * 4  # of each position exactly what the span is sent
 
 
 def test_appending_copies_each_position_a_bounded_number_of_times():
     history, moves = SpanHistory(), 0
     for _ in range(1000):
         before = history._data
-        history.append(torch.zeros(1, 1, HIDDEN))
+        history.append(torch.zeros(1, 1, HIDDEN), MAX_LENGTH)
         moves += history.n_tokens if history._data is not before else 0
     assert moves <= 2 * history.n_tokens
 
@@ -143,7 +155,7 @@ def test_appending_copies_each_position_a_bounded_number_of_times():
 def test_later_changes_of_a_callers_tensor_do_not_reach_the_history():
     history, log = SpanHistory(), StepLog()
     inputs = torch.ones(1, 2, HIDDEN)
-    history.append(inputs)
+    history.append(inputs, MAX_LENGTH)
     log.append(2)
     inputs.zero_()
     assert history.inputs(log, 1).eq(1).all()
@@ -153,8 +165,8 @@ def test_inputs_made_in_inference_mode_can_be_added_to_outside_it():
     history, log = SpanHistory(), StepLog()
     with torch.inference_mode():
         inputs = torch.ones(1, 16, HIDDEN)
-    history.append(inputs)
+    history.append(inputs, MAX_LENGTH)
     for _ in range(3):
-        history.append(torch.ones(1, 1, HIDDEN))
+        history.append(torch.ones(1, 1, HIDDEN), MAX_LENGTH)
     log.append(19)
     assert history.inputs(log, 1).eq(1).all()

@@ -15,7 +15,7 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, watch  # noqa: E402
-from swarmlab.recovery import bans, failure, plan  # noqa: E402
+from swarmlab.recovery import bans, blame, failure, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 
@@ -287,7 +287,7 @@ MUTANTS = [
                 "async with asyncio.timeout(patience_s):\n                return await ",
                 "if True:\n                return await asyncio.wait_for(timeout=5.0, fut=",
             ),
-            ("asyncio.shield(self._reading)\n", "asyncio.shield(self._reading))\n"),
+            ("asyncio.shield(reading)\n", "asyncio.shield(reading))\n"),
         ],
         "interrupted_at_the_moment_a_view_arrives",
     ),
@@ -327,6 +327,63 @@ MUTANTS = [
             ("self._repair_lost(range(index + 1, len(self._links)))", "pass"),
         ],
         "all_spans_are_replayed_at_once",
+    ),
+    Mutant(
+        "a spare that hangs while it is fed is waited for",
+        standby,
+        [
+            (
+                "await asyncio.wait({standby.task}, timeout=lost.latency.late_step_s)",
+                "await asyncio.wait({standby.task})",
+            )
+        ],
+        "standby_hangs_while_it_is_fed",
+    ),
+    Mutant(
+        "a spare that is stuck while it is fed is the next replacement",
+        standby,
+        [
+            (
+                "raise stream.abandon(Cause.RESET if alive else Cause.HUNG",
+                "stream.abandon(Cause.RESET if alive else Cause.HUNG",
+            )
+        ],
+        "standby_is_stuck_while_it_is_fed",
+    ),
+    Mutant(
+        "a dial is waited for though others serve the blocks",
+        router,
+        [
+            (
+                "return min(settings.connect_s, max(settings.hedge_s, settings.hedge_factor * rtt_s))",
+                "return settings.connect_s",
+            )
+        ],
+        "replacement_hangs_while_another_could_serve",
+    ),
+    Mutant(
+        "a dial is given up though nobody else serves the blocks",
+        router,
+        [("if not all(any(block in record.span for record in others) for block in hop.span):", "if False:")],
+        "the_only_replacement_is_slow_to_be_reached",
+    ),
+    Mutant(
+        "each session of a client has to find out for itself who is dead",
+        blame,
+        [("if attempt.cause in OF_THE_SERVER:", "if False:")],
+        "another_session_knows_who_is_dead",
+    ),
+    Mutant(
+        "what a session has learnt about itself is held against the server",
+        blame,
+        [("if attempt.cause in OF_THE_SERVER:", "if True:")],
+        "a_session_keeps_to_what_it_has_learnt_itself",
+    ),
+    Mutant(
+        "one death counts once for each session that meets it",
+        bans,
+        [("if known is not None and known.streak and began_s <= known.failed_at_s:", "if False:")],
+        "one_death_that_two_sessions_meet_is_one_failure",
     ),
 ]
 

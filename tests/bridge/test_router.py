@@ -130,6 +130,36 @@ def test_a_view_is_read_again_only_when_it_is_old(play):
     play(script)
 
 
+def test_while_steps_go_on_no_recovery_waits_for_a_view(play):
+    async def script(fixture: Fixture) -> None:
+        loop = asyncio.get_running_loop()
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        fixture.dht.delay_s = 3.0
+        for second in range(200):
+            fixture.router.keep_fresh()  # as after every step
+            await asyncio.sleep(1)
+            before_s = loop.time()
+            assert await fixture.chosen() == A
+            assert loop.time() == before_s, f"it waited after {second} s"
+        assert fixture.dht.n_reads <= 2 + 200 / (0.8 * SETTINGS.view_age_s)
+
+    play(script)
+
+
+def test_a_view_that_cannot_be_renewed_stays(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        fixture.dht.error = RuntimeError("the DHT is ill")
+        await asyncio.sleep(SETTINGS.view_age_s)
+        fixture.router.keep_fresh()
+        await asyncio.sleep(1)
+        assert await fixture.chosen() == A
+
+    play(script)
+
+
 def test_a_new_session_begins_with_what_another_of_the_client_knows(play):
     async def script(fixture: Fixture) -> None:
         fixture.dht.servers, fixture.dht.rtt_s = {A: 1e6, B: 1e6}, {A: 0.5, B: 0.1}
@@ -338,7 +368,7 @@ def test_praise_and_pardon_end_a_ban(play):
         fixture.dht.servers = {A: 1e6, B: 1e6}
         first = await fixture.chosen()
         fixture.blame(first, Cause.BROKEN)
-        fixture.router.praise(first.to_base58())
+        fixture.router.praise(first.to_base58(), asyncio.get_running_loop().time())
         assert await fixture.chosen() == first
         fixture.blame(first, Cause.REFUSED)
         fixture.router.pardon({first.to_base58()})

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from swarmlab.bridge import session as session_module  # noqa: E402
 from swarmlab.bridge.chain import Session  # noqa: E402
 from swarmlab.bridge.flow import Flow, StepInput  # noqa: E402
 from swarmlab.bridge.session import FaultTolerantSession  # noqa: E402
-from swarmlab.recovery.failure import RecoveryFailed  # noqa: E402
+from swarmlab.recovery.failure import HistoryTooLarge, RecoveryFailed  # noqa: E402
 from swarmlab.recovery.settings import RecoverySettings  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 from tests.bridge import fake_swarm  # noqa: E402
@@ -289,6 +290,29 @@ def test_memory_of_all_histories(fixture):
     least = n_spans * token_bytes * fixture.session.position
     # the second span is sent what the first answers: the fake servers answer in the type they were asked in
     assert least <= fixture.session.history_bytes <= 2 * least
+
+
+def test_histories_that_outgrow_their_limit_end_the_generation_before_anything_is_sent(
+    monkeypatch, reference
+):
+    token_bytes = 2 * 2 * HIDDEN * 8  # spans x rows x hidden, float64
+    limit_bytes = 50 * token_bytes
+    monkeypatch.setitem(globals(), "SETTINGS", replace(SETTINGS, history_max_bytes=limit_bytes))
+    fixture = Fixture(monkeypatch)
+    for n_tokens in (30, 20):
+        hidden = inputs(n_tokens)
+        np.testing.assert_array_equal(fixture.session.step(hidden).numpy(), expect(reference, hidden))
+    n_requests = fixture.n_requests
+    with pytest.raises(HistoryTooLarge, match=f"recovery.history_max_bytes={limit_bytes}: raise it"):
+        fixture.session.step(inputs(1))
+    assert fixture.n_requests == n_requests
+    assert fixture.session.position == 50
+    assert fixture.session.history_bytes <= limit_bytes
+    fixture.session.rewind(30)  # it can go on with less
+    reference.rewind(1)
+    hidden = inputs(20)
+    np.testing.assert_array_equal(fixture.session.step(hidden).numpy(), expect(reference, hidden))
+    fixture.session.close()
 
 
 def test_closing_a_session_whose_servers_hang(fixture):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Barrier, Thread
+
 import pytest
 
 from swarmlab.recovery.bans import BanTable
@@ -120,3 +122,35 @@ def test_forbids_all_only_if_nobody_can_ever_help(bans):
     assert not bans.forbids_all(["a", "b"])
     bans.busy("b", 0.0, SETTINGS.busy_s)
     assert not bans.forbids_all(["a", "b"])
+
+
+def test_what_was_begun_before_a_failure_says_nothing_new_about_it(bans):
+    bans.failed("a", 100.0, view(a=10), began_s=50.0)
+    bans.failed(
+        "a", 100.2, view(a=10), began_s=60.0
+    )  # the stream of another session, broken by the same death
+    bans.succeeded("a", asked_at_s=99.9)  # a reply that was on its way
+    assert bans.excluded(104.9, view(a=10), last_resort=True) == {"a"}
+    assert bans.excluded(104.9, view(a=11)) == frozenset()  # a first failure still
+    bans.failed("a", 106.0, view(a=10), began_s=105.0)
+    assert bans.excluded(115.9, view(a=10), last_resort=True) == {"a"}
+    bans.succeeded("a", asked_at_s=106.5)
+    assert bans.excluded(107.0, view(a=10)) == frozenset()
+
+
+def test_no_failure_told_on_another_thread_is_lost(bans):
+    n_threads, n_failures = 8, 300
+    start = Barrier(n_threads)
+
+    def tell() -> None:
+        start.wait()
+        for _ in range(n_failures):
+            bans.failed("a", 0.0, None)
+            bans.excluded(0.0, view(a=10))
+
+    threads = [Thread(target=tell) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bans._bans["a"].streak == n_threads * n_failures

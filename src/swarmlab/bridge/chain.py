@@ -33,6 +33,7 @@ from swarmlab.bridge.wire import (
 from swarmlab.recovery.failure import Cause, PeerFailed
 from swarmlab.recovery.latency import ReplyLatency
 from swarmlab.recovery.plan import Slice, replay_slices
+from swarmlab.recovery.routing import Hop
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.recovery.steplog import StepLog, row_groups
 from swarmlab.types import Span
@@ -106,11 +107,12 @@ class Session:
         compression = await self.router.compression(stream.peer_id, link.span.start)
         metadata = step_metadata(link.session_id, step_id, opening=opening, next_servers=next_servers)
         request = make_request(self.router.uids(link.span), payload, metadata, compression)
+        asked_at_s = time.monotonic()
         reply = await watched_exchange(
             stream, request, payload.n_further, link.latency, lambda: self.router.probe(stream.peer_id)
         )
         outputs = read_outputs(reply, payload.inputs, stream.peer_id, link.span)
-        self.router.praise(stream.peer_id.to_base58())
+        self.router.praise(stream.peer_id.to_base58(), asked_at_s)
         return outputs
 
     async def replay(self, link: Link, n_steps: int, fed_steps: int = 0) -> torch.Tensor:
@@ -154,18 +156,16 @@ class Session:
             outputs.append(await self.ask(link, payload, f"{step_id}.{piece.start}", next_servers))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
-    async def open(
-        self, peer_id: str, span: Span, on_broken: Callable[[SpanStream], None] | None
-    ) -> SpanStream:
-        """Open a stream to ``peer_id``.
+    async def open(self, hop: Hop, on_broken: Callable[[SpanStream], None] | None) -> SpanStream:
+        """Open a stream to the server of ``hop``.
 
         :raises PeerFailed: if it cannot be reached, blaming that peer
         """
         return await SpanStream.open(
             self.router.p2p,
-            PeerID.from_base58(peer_id),
-            span,
-            timeout_s=self.settings.connect_s,
+            PeerID.from_base58(hop.peer_id),
+            hop.span,
+            timeout_s=self.router.dial_patience_s(hop),
             on_broken=on_broken,
         )
 

@@ -23,7 +23,7 @@ from swarmlab.bridge.rebuild import Budget, Recovery, close_streams, rebuild
 from swarmlab.bridge.standby import Standbys
 from swarmlab.bridge.stream import SpanStream
 from swarmlab.bridge.wire import NextServer
-from swarmlab.recovery.failure import Cause, PeerFailed
+from swarmlab.recovery.failure import Cause, HistoryTooLarge, PeerFailed
 from swarmlab.recovery.latency import ReplyLatency
 from swarmlab.recovery.plan import merge_unusable
 from swarmlab.types import Span
@@ -60,6 +60,7 @@ class Flow:
         self._links: list[Link] = []
         self._closed = False
         self._budget: Budget | None = None
+        self._room_tokens = 0
         self._standbys = Standbys(session, session.settings.standby_tokens)
 
     @property
@@ -93,8 +94,10 @@ class Flow:
         """Run one step through all blocks; its outputs, [batch, tokens, hidden].
 
         :raises RecoveryFailed, RequestRejected: the session is then as it was before the step
+        :raises HistoryTooLarge: likewise, and nothing was sent
         """
         async with self._turn:
+            self._make_room(step.hidden)
             n_steps = len(self.session.log)
             try:
                 return await self._step(step)
@@ -132,6 +135,21 @@ class Flow:
         close_streams(self.session, self._links)
         self._links = []
 
+    def _make_room(self, inputs: torch.Tensor) -> None:
+        """Decide for how many positions the histories of all spans, as far as they are known, may have room.
+
+        :raises HistoryTooLarge: if they would outgrow their limit with these inputs
+        """
+        session, limit = self.session, self.session.settings.history_max_bytes
+        histories = [link.history for link in self._links] or [SpanHistory()]
+        n_rows, n_tokens, hidden_size = inputs.shape
+        position_bytes = len(histories) * n_rows * hidden_size * inputs.dtype.itemsize
+        self._room_tokens = min(session.max_length, limit // position_bytes) if limit else session.max_length
+        needed = sum(history.bytes_with(inputs, self._room_tokens) for history in histories)
+        if limit and needed > limit:
+            position = session.log.position + n_tokens
+            raise HistoryTooLarge(needed, limit, len(histories), n_rows, position)
+
     async def _step(self, step: StepInput) -> torch.Tensor:
         session = self.session
         if self._closed:
@@ -158,7 +176,7 @@ class Flow:
                 self._step_budget()  # a repair begun before this step must not lengthen what the step may take
                 self._links[index : index + 1] = await _repaired(link)
                 continue
-            link.history.append(hidden)
+            link.history.append(hidden, self._room_tokens)
             started_at_s, failure = time.monotonic(), link.stream.failure if link.stream else None
             if link.live:
                 try:
@@ -177,6 +195,7 @@ class Flow:
             index += len(links)
         self._repair_lost(range(len(self._links)))  # those that broke after their part of the step
         self._standbys.follow(self._links)
+        session.router.keep_fresh()
         return hidden
 
     async def _rebuild(

@@ -33,15 +33,30 @@ class SpanHistory:
         """Memory held, including room to grow."""
         return 0 if self._data is None else self._data.numel() * self._data.element_size()
 
-    def append(self, inputs: torch.Tensor) -> None:
-        """Add the inputs of one step, [batch, tokens, hidden]."""
-        end = self._length + inputs.shape[1]
-        if self._data is None:
-            self._data = inputs.new_empty(inputs.shape[0], max(end, 16), inputs.shape[2])
+    def bytes_with(self, inputs: torch.Tensor, room_tokens: int) -> int:
+        """Memory held once inputs of this shape and type are appended."""
+        dtype, n_slots = self._grown(inputs, room_tokens)
+        return inputs.shape[0] * n_slots * inputs.shape[2] * dtype.itemsize
+
+    def _grown(self, inputs: torch.Tensor, room_tokens: int) -> tuple[torch.dtype, int]:
+        """Type and positions that there must be room for."""
+        end, data = self._length + inputs.shape[1], self._data
         # servers may answer in different types; a replacement must get what its predecessor got
-        dtype = torch.promote_types(self._data.dtype, inputs.dtype)
-        if end > self._data.shape[1] or dtype != self._data.dtype:
-            n_slots = max(end, 2 * self._length, 16)
+        dtype = inputs.dtype if data is None else torch.promote_types(data.dtype, inputs.dtype)
+        if data is not None and end <= data.shape[1]:
+            return dtype, data.shape[1]
+        return dtype, max(end, min(max(2 * self._length, 16), room_tokens))
+
+    def append(self, inputs: torch.Tensor, room_tokens: int) -> None:
+        """Add the inputs of one step, [batch, tokens, hidden].
+
+        :param room_tokens: positions beyond which no room to grow is kept
+        """
+        end = self._length + inputs.shape[1]
+        dtype, n_slots = self._grown(inputs, room_tokens)
+        if self._data is None:
+            self._data = inputs.new_empty(inputs.shape[0], n_slots, inputs.shape[2])
+        elif n_slots > self._data.shape[1] or dtype != self._data.dtype:
             grown = self._data.new_empty(self._data.shape[0], n_slots, self._data.shape[2], dtype=dtype)
             grown[:, : self._length] = self._data[:, : self._length]
             self._data = grown

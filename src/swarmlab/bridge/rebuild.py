@@ -168,7 +168,7 @@ async def _connect(
 ) -> list[Link]:
     """Links with open streams to all ``hops``, opened at the same time; none if any peer could not be reached."""
     started_at_s = time.monotonic()
-    opening = [asyncio.ensure_future(session.open(hop.peer_id, hop.span, on_broken)) for hop in hops]
+    opening = [asyncio.ensure_future(session.open(hop, on_broken)) for hop in hops]
     try:
         await asyncio.wait(opening)
     except BaseException:  # cancelled: no stream may stay open that nobody knows of

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,19 +25,26 @@ from petals.utils.ping import ping_parallel
 
 from swarmlab.bridge.snapshot import read_records, view_from_records
 from swarmlab.recovery.bans import BanTable
-from swarmlab.recovery.failure import PASSING, Attempt, Cause, PeerFailed
-from swarmlab.recovery.routing import Hop, Need, NoRoute, cheapest_chain
+from swarmlab.recovery.blame import Blame
+from swarmlab.recovery.failure import Attempt, Cause, PeerFailed
+from swarmlab.recovery.routing import DEFAULT_RTT_S, Hop, Need, NoRoute, cheapest_chain
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
 _PING_S = 1.0
+_RENEW_SHARE = 0.8  # of ``view_age_s``, after which the view is read again while nobody waits for it
 _READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
 
 
 @dataclass
 class _Known:
-    """What sessions of one client tell each other, so that not each of them begins with a read of the DHT."""
+    """What sessions of one client tell each other, so that not each of them begins with a read of the DHT, and not
+    each has to find out for itself who is dead.
 
+    :param bans: what concerns every session; with the settings of the first one
+    """
+
+    bans: BanTable
     view: SwarmView | None = None
     rtt_s: dict[str, float] = field(default_factory=dict)
 
@@ -49,14 +57,13 @@ class Router:
 
     def __init__(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> None:
         self._manager, self._settings = manager, settings
-        self._bans = BanTable(settings)
-        self._known = _known.setdefault(manager, _Known())
+        self._known = _known.setdefault(manager, _Known(BanTable(settings)))
+        self._blame = Blame(settings, self._known.bans)
         self._view: SwarmView | None = self._known.view
         self._reading: asyncio.Task[SwarmView] | None = None
         self._pinging: asyncio.Task[None] | None = None
         self._rtt_s = self._known.rtt_s
         self._compression: int | None = None
-        self._blamed: dict[str, Attempt] = {}
 
     @property
     def n_blocks(self) -> int:
@@ -88,15 +95,12 @@ class Router:
         outdated = view.seen_at_s < asked_at_s
         while True:
             for last_resort in (False, True):
-                excluded = self._bans.excluded(time.monotonic(), view, last_resort=last_resort)
-                suspects = self._bans.suspects()
+                excluded = self._blame.excluded(time.monotonic(), view, last_resort=last_resort)
                 try:
-                    return cheapest_chain(
-                        view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=suspects
-                    )
+                    return self._cheapest(view, span, need, excluded)
                 except NoRoute as error:
                     too_late = time.monotonic() + retry_s > deadline_s
-                    if last_resort and (too_late or self._bans.forbids_all(error.avoided)):
+                    if last_resort and (too_late or self._blame.forbids_all(error.avoided)):
                         raise error from None
             if outdated:
                 outdated = False  # read again at once, but only the first time
@@ -108,44 +112,42 @@ class Router:
     async def spare(self, span: Span, need: Need, avoid: set[str]) -> Hop | None:
         """A server that could take all of ``span`` and is none of ``avoid``; None if there is none just now."""
         view = await self._fresh_view(self._settings.view_age_s)
-        excluded = self._bans.excluded(time.monotonic(), view) | avoid
+        excluded = self._blame.excluded(time.monotonic(), view) | avoid
         try:
-            hops = cheapest_chain(
-                view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=self._bans.suspects()
-            )
+            hops = self._cheapest(view, span, need, excluded)
         except NoRoute:
             return None
         return hops[0] if len(hops) == 1 else None
 
+    def _cheapest(
+        self, view: SwarmView, span: Span, need: Need, excluded: Collection[str]
+    ) -> tuple[Hop, ...]:
+        suspects = self._blame.suspects()
+        return cheapest_chain(view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=suspects)
+
+    def dial_patience_s(self, hop: Hop) -> float:
+        """How long to wait for a stream to ``hop``: not so long where others could serve its blocks instead."""
+        settings, view = self._settings, self._view
+        if view is None or hop.peer_id in self._blame.suspects():
+            return settings.connect_s
+        avoided = {hop.peer_id, *self._blame.excluded(time.monotonic(), view)}
+        others = [record for record in view.serving() if record.peer_id not in avoided]
+        if not all(any(block in record.span for record in others) for block in hop.span):
+            return settings.connect_s
+        rtt_s = min(self._rtt_s.get(hop.peer_id, DEFAULT_RTT_S), DEFAULT_RTT_S)
+        return min(settings.connect_s, max(settings.hedge_s, settings.hedge_factor * rtt_s))
+
     def blame(self, attempt: Attempt) -> None:
         """Draw the consequence of a failure for later choices; once, however often it is told."""
-        if self._blamed.get(attempt.peer_id) is attempt:
-            return
-        self._blamed[attempt.peer_id] = attempt
-        now_s = time.monotonic()
-        if attempt.cause in PASSING:
-            self._bans.busy(attempt.peer_id, now_s, self._aside_s(attempt.cause))
-        elif attempt.cause is Cause.STALE:
-            self._bans.stale(attempt.peer_id, now_s, self._view)
-        elif attempt.cause is Cause.RESET:
-            self._bans.reset(attempt.peer_id, now_s, self._view)
-        elif attempt.cause is Cause.UNABLE:
-            self._bans.forbid(attempt.peer_id)
-        else:
-            self._bans.failed(attempt.peer_id, now_s, self._view)
+        self._blame.failed(attempt, time.monotonic(), self._view)
 
-    def _aside_s(self, cause: Cause) -> float:
-        """How long to leave a server alone that is not to blame."""
-        return {Cause.BUSY: self._settings.busy_s, Cause.BACKOFF: self._settings.backoff_s}.get(cause, 0.0)
-
-    def praise(self, peer_id: str) -> None:
-        """``peer_id`` has done what was asked: an end to its series of failures."""
-        self._bans.succeeded(peer_id)
+    def praise(self, peer_id: str, asked_at_s: float) -> None:
+        """``peer_id`` has done what it was asked for then (monotonic): an end to its series of failures."""
+        self._blame.praise(peer_id, asked_at_s)
 
     def pardon(self, peer_ids: set[str]) -> None:
         """The request was at fault, not these peers."""
-        for peer_id in peer_ids:
-            self._bans.succeeded(peer_id)
+        self._blame.pardon(peer_ids)
 
     async def probe(self, peer_id: PeerID) -> bool:
         """Whether a server answers a small question within ``probe_s``."""
@@ -184,17 +186,28 @@ class Router:
             return view
         patient = view is None or max_age_s <= 0
         patience_s = self._settings.read_view_s if patient else self._settings.renew_view_s
-        if self._reading is None or self._reading.done():
-            # bounded, or one read that is never answered would keep everybody from starting another
-            longest_s = _READ_PATIENCE * self._settings.read_view_s
-            self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
+        reading = self._start_reading()
         try:
             # shielded: the read goes on for the next caller when this one runs out of time. No wait_for(): before
             # Python 3.12 it swallows a cancellation that comes at the moment of the result.
             async with asyncio.timeout(patience_s):
-                return await asyncio.shield(self._reading)
+                return await asyncio.shield(reading)
         except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
             return self._view if self._view is not None else SwarmView(self.n_blocks, ())
+
+    def keep_fresh(self) -> None:
+        """Read the view again before it is old, so that a recovery need not wait for that."""
+        view = self._view
+        if view is not None and time.monotonic() - view.seen_at_s > _RENEW_SHARE * self._settings.view_age_s:
+            self._start_reading()
+
+    def _start_reading(self) -> asyncio.Task[SwarmView]:
+        if self._reading is None or self._reading.done():
+            # bounded, or one read that is never answered would keep everybody from starting another
+            longest_s = _READ_PATIENCE * self._settings.read_view_s
+            self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
+            self._reading.add_done_callback(_heard)
+        return self._reading
 
     async def _read(self) -> SwarmView:
         manager = self._manager
@@ -230,6 +243,12 @@ class Router:
         """Run a coroutine function in the process of the client's DHT node."""
         answer: Any = self._manager.dht.run_coroutine(question, return_future=True)
         return await answer
+
+
+def _heard(reading: asyncio.Task[SwarmView]) -> None:
+    """Whoever waits for a read hears of its error; when nobody does, there is the older view."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def _peer(name: str) -> PeerID | None:

@@ -112,6 +112,7 @@ class FaultTolerantSession:
         :raises ValueError: if an argument does not fit; nothing was sent then
         :raises RecoveryFailed: if blocks stay unserved for ``recovery_s``; the session can go on later
         :raises RequestRejected: if the servers refuse the request itself
+        :raises HistoryTooLarge: if the histories would outgrow ``history_max_bytes``; nothing was sent then
         """
         step = self._checked(inputs, prompts, hypo_ids)
         if inputs.shape[1] == 0:

@@ -16,7 +16,7 @@ import torch
 from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.bridge.rebuild import Recovery, close_streams, place_of
-from swarmlab.recovery.failure import PeerFailed
+from swarmlab.recovery.failure import Cause, PeerFailed
 from swarmlab.recovery.routing import Need
 
 _RETRY_S = 2.0  # between two searches for a spare
@@ -86,7 +86,7 @@ class Standbys:
             self._close(standby)
             raise
         link = standby.link
-        if link is None or not link.live:
+        if not standby.idle or link is None or not link.live:
             self._close(standby)
             return None
         recovery.from_standby = True
@@ -96,19 +96,43 @@ class Standbys:
     async def _catch_up(
         self, standby: Standby, lost: Link, n_steps: int, recovery: Recovery
     ) -> torch.Tensor | None:
-        """Wait for what is being fed, and feed the rest."""
-        if standby.task is not None:
-            await asyncio.wait({standby.task})
-        link = standby.link
-        if link is None or not link.live or standby.fed_steps >= n_steps:
-            return None
-        link.history = lost.history
+        """Wait a little for what is being fed, and feed the rest.
+
+        :raises PeerFailed: if the spare fails, or does not even answer a probe meanwhile
+        """
         started_at_s = time.monotonic()
-        outputs = await self._session.replay(link, n_steps, standby.fed_steps)
-        recovery.replay_s += time.monotonic() - started_at_s
+        try:
+            if not standby.idle:
+                await self._end_of_feed(standby, lost)
+            link = standby.link if standby.idle else None
+            if link is None or not link.live or standby.fed_steps >= n_steps:
+                return None
+            link.history = lost.history
+            outputs = await self._session.replay(link, n_steps, standby.fed_steps)
+        finally:
+            recovery.replay_s += time.monotonic() - started_at_s
         recovery.requests += 1
         recovery.tokens_replayed += outputs.shape[0] * outputs.shape[1]
         return outputs
+
+    async def _end_of_feed(self, standby: Standby, lost: Link) -> None:
+        """Wait for what is being fed, but no longer than a step may take: a spare that is busy for longer may hang,
+        too, and is no help then. The whole history goes to another server, if there is one.
+
+        :raises PeerFailed: blaming the spare, if it was not done in time
+        """
+        assert standby.task is not None
+        stream = standby.link.stream if standby.link is not None else None
+        if stream is None:  # none was found yet
+            return
+        probe = asyncio.ensure_future(self._session.router.probe(stream.peer_id))
+        try:
+            await asyncio.wait({standby.task}, timeout=lost.latency.late_step_s)
+            if not standby.idle:
+                alive = probe.done() and probe.result()
+                raise stream.abandon(Cause.RESET if alive else Cause.HUNG, "is still being fed")
+        finally:
+            probe.cancel()
 
     def drop(self, links: list[Link]) -> None:
         """Let go of all standbys: what they have been fed is not the session's past any more."""
@@ -146,7 +170,7 @@ class Standbys:
         hop = await session.router.spare(link.span, need, avoid)
         if hop is None:
             return None
-        stream = await session.open(hop.peer_id, link.span, None)
+        stream = await session.open(hop, None)
         return Link(link.span, SpanHistory(), link.latency.copy(), stream)
 
     async def _feed(self, link: Link, standby: Standby, n_steps: int) -> int:

@@ -61,6 +61,7 @@ class SpanStream:
         :raises PeerFailed: blaming this peer, if that takes longer than ``timeout_s`` or is refused
         """
         name = TransformerConnectionHandler._get_handle_name(None, _HANDLER)
+        began_s = time.monotonic()
         opening = asyncio.ensure_future(p2p.call_binary_stream_handler(peer_id, name))
         try:
             async with asyncio.timeout(timeout_s):
@@ -71,7 +72,7 @@ class SpanStream:
         except Exception as error:
             _close_when_open(opening)
             text = str(error) or f"no connection within {timeout_s:g} s"
-            raise PeerFailed(peer_id.to_base58(), str(span), cause_of_dial(text), text) from error
+            raise PeerFailed(peer_id.to_base58(), str(span), cause_of_dial(text), text, began_s) from error
         return cls(peer_id, span, reader, writer, on_broken)
 
     @property
@@ -155,7 +156,7 @@ class SpanStream:
     def _break(self, cause: Cause, detail: str) -> None:
         if self._failure is not None:
             return
-        self._failure = PeerFailed(self.peer_id.to_base58(), str(self.span), cause, detail)
+        self._failure = PeerFailed(self.peer_id.to_base58(), str(self.span), cause, detail, self.opened_at_s)
         self._replies.put_nowait(None)
         if not self._closing:
             self._let_go()

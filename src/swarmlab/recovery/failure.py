@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -11,7 +12,7 @@ class Cause(StrEnum):
     """Why a span could not go on at its server."""
 
     BROKEN = "broken"  # the stream ended: the server or the way to it is gone
-    RESET = "reset"  # its server says that the session is over, without a reason: it is alive
+    RESET = "reset"  # the session there is over, without a reason, but the server is alive
     UNREACHABLE = "unreachable"  # no stream could be opened
     HUNG = "hung"  # no reply in time, and no answer to a probe
     STUCK = "stuck"  # answers probes but not the request
@@ -43,6 +44,9 @@ _TEXTS = (
 
 # Causes that pass by themselves: they say nothing against the server and do not count as failed attempts.
 PASSING = (Cause.BACKOFF, Cause.BUSY, Cause.RENEWED)
+# What one session finds out about a server that concerns every other session of the same client, too. Not BUSY: a
+# smaller session may still have room.
+OF_THE_SERVER = (Cause.BROKEN, Cause.UNREACHABLE, Cause.HUNG, Cause.STUCK, Cause.BACKOFF, Cause.STALE)
 
 
 def cause_of_dial(message: str) -> Cause:
@@ -61,12 +65,16 @@ def cause_of(message: str) -> Cause:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to get blocks served, for the record and for the final error."""
+    """One try to get blocks served, for the record and for the final error.
+
+    :param began_s: when its stream was opened, or was to be (monotonic); infinite if that does not matter
+    """
 
     peer_id: str
     span: str
     cause: Cause
     detail: str
+    began_s: float = field(default=math.inf, compare=False)
 
     def __str__(self) -> str:
         return f"{self.span} at ...{self.peer_id[-6:]}: {self.cause.value} ({self.detail})"
@@ -75,9 +83,9 @@ class Attempt:
 class PeerFailed(RuntimeError):
     """One server failed one request; the session can look for another."""
 
-    def __init__(self, peer_id: str, span: str, cause: Cause, detail: str) -> None:
+    def __init__(self, peer_id: str, span: str, cause: Cause, detail: str, began_s: float = math.inf) -> None:
         super().__init__(f"blocks {span} at ...{peer_id[-6:]}: {cause.value}: {detail}")
-        self.attempt = Attempt(peer_id, span, cause, detail)
+        self.attempt = Attempt(peer_id, span, cause, detail, began_s)
 
 
 class RecoveryFailed(RuntimeError):
@@ -98,6 +106,21 @@ class RecoveryFailed(RuntimeError):
 
 class RequestRejected(ValueError):
     """Every server that was asked refused the request itself; trying further ones would be no use."""
+
+
+class HistoryTooLarge(RuntimeError):
+    """A step would need more memory for recovery than it may; nothing was sent, the session is as it was.
+
+    :param needed_bytes: what all histories of the session would take after the step
+    """
+
+    def __init__(self, needed_bytes: int, limit_bytes: int, n_spans: int, n_rows: int, position: int) -> None:
+        what = f"{n_spans} spans, {n_rows} rows, {position} positions"
+        super().__init__(
+            f"the session's histories would take {needed_bytes} bytes ({what}), more than "
+            f"recovery.history_max_bytes={limit_bytes}: raise it, or generate fewer rows or tokens"
+        )
+        self.needed_bytes = needed_bytes
 
 
 def is_permanent(attempts: tuple[Attempt, ...]) -> bool:

@@ -43,13 +43,16 @@ class ReplyLatency:
             rest = max(seconds - (self._step_s or 0.0), 0.0)
             self._token_s = _blend(self._token_s, rest / n_further)
 
+    @property
+    def late_step_s(self) -> float:
+        """After what time a reply to a step is late; the least there is while none was seen."""
+        settings = self._settings
+        return max(settings.suspect_floor_s, settings.suspect_factor * (self._step_s or 0.0))
+
     def suspect_after_s(self, n_further: int) -> float:
         """How long a reply to such a request may take before the server is probed."""
         settings = self._settings
-        if self._step_s is None:
-            base = settings.first_reply_s
-        else:
-            base = max(settings.suspect_floor_s, settings.suspect_factor * self._step_s)
+        base = settings.first_reply_s if self._step_s is None else self.late_step_s
         rate = settings.token_s if self._token_s is None else settings.suspect_factor * self._token_s
         return base + rate * n_further
 

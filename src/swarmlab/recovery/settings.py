@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from swarmlab.errors import BadInput
 
-MAY_BE_ZERO = ("standby_tokens",)
+MAY_BE_ZERO = ("standby_tokens", "history_max_bytes")
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,8 @@ class RecoverySettings:
     """How long to wait, whom to avoid and when to give up. All times in seconds of the client's clock.
 
     :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed
+    :param hedge_s: ... unless others serve the same blocks: then it is left for them after this at the earliest
+    :param hedge_factor: ... and after this multiple of its round trip time
     :param read_view_s: longest wait for one read of the DHT
     :param renew_view_s: the same while there is an older view to begin with
     :param view_age_s: a view older than this is read again before a new chain is chosen
@@ -27,6 +29,7 @@ class RecoverySettings:
     :param alloc_s: how long a server may queue our cache allocation before it answers "busy"
     :param replay_tokens: most tokens (batch times positions) in one request; petals refuses more than 2,048
     :param standby_tokens: keep a warm standby for each span, at most about this many positions behind; 0 keeps none
+    :param history_max_bytes: most memory that one session's histories may take (room to grow included); 0 for any
     :param suspect_floor_s: a reply later than this is suspicious at the earliest
     :param suspect_factor: ... and later than this multiple of the mean step time
     :param first_reply_s: the same bound while nothing has been observed yet
@@ -41,6 +44,8 @@ class RecoverySettings:
     """
 
     connect_s: float = 5.0
+    hedge_s: float = 1.0
+    hedge_factor: float = 10.0
     read_view_s: float = 5.0
     renew_view_s: float = 0.5
     view_age_s: float = 30.0
@@ -55,6 +60,7 @@ class RecoverySettings:
     alloc_s: float = 2.0
     replay_tokens: int = 1024
     standby_tokens: int = 0
+    history_max_bytes: int = 8 * 2**30
     suspect_floor_s: float = 0.5
     suspect_factor: float = 6.0
     first_reply_s: float = 10.0
