@@ -41,6 +41,14 @@ def test_an_arm_that_calls_itself_wrong_is_judged_again_and_found_identical():
     assert measured(run(outcome="wrong"))["outcome"] == "identical"
 
 
+def test_a_stream_renewed_before_its_time_limit_is_no_recovery():
+    history = run(failover_row=True)
+    [recovery] = history.rows["failovers"]
+    before = measured(history)
+    history.rows["failovers"].append({**recovery, "cause": "renewed", "total_s": 60.0, "replay_s": 60.0})
+    assert measured(history) == before
+
+
 def test_the_tolerance_decides():
     assert measured(run(noise=0.01), tolerance=0.1)["outcome"] == "identical"
     assert measured(run(noise=0.01), tolerance=0.001)["outcome"] == "wrong"

@@ -195,3 +195,12 @@ def test_the_figure_has_a_panel_per_arm_and_tells_measured_from_simulated_by_sha
     assert faces == ["black", "white"]
     assert [line.get_marker() for line in figure.axes[0].get_lines()][-1] == "x", "it did not finish"
     assert [text.get_text() for text in figure.axes[1].texts] == ["10", "9.51"]
+
+
+def test_a_stream_renewed_before_its_time_limit_is_no_failure():
+    rows = good_run()
+    before = measure(rows.record)
+    rows.add(
+        "failovers", "swarmlab", LOSSY, session=0, token=5, cause="renewed", total_s=9.0, tokens_replayed=5
+    )
+    assert measure(rows.record) == before

@@ -64,7 +64,7 @@ def measure_part(part: Part) -> Session:
     """
     reference = part.reference.tokens
     to_correct = finite(metrics.seconds_to_correct(part.steps, fault, reference) for fault in part.confirmed)
-    failovers = part.rows("failovers")
+    failovers = metrics.recoveries(part.rows("failovers"))
     floors = part.rows("floors") or part.evidence.rows("floors", part.scenario)
     outcome, why = judge_outcome(part)
     return Session(

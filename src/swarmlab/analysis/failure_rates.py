@@ -28,8 +28,12 @@ class Record:
     history: Mapping[str, Sequence[Row]]
 
     def rows(self, kind: str, cell: str, arm: str) -> list[Row]:
-        rows = self.history.get(kind, ())
+        rows = self.recoveries if kind == "failovers" else self.history.get(kind, ())
         return [row for row in rows if row.get("scenario") == cell and row["arm"] == arm]
+
+    @cached_property
+    def recoveries(self) -> list[Row]:
+        return metrics.recoveries(self.history.get("failovers", ()))
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -70,7 +74,7 @@ class Record:
         step_s = sum(row["elapsed_s"] for row in free) / (length * len(free))
         if arm == "cacheless":  # a failure is one more step, and counted so
             return model.Costs(step_s)
-        rows = [row for row in self.history.get("failovers", ()) if row["arm"] == arm]
+        rows = [row for row in self.recoveries if row["arm"] == arm]
         histories = [float(row["tokens_replayed"]) for row in rows]
         seconds = [float(row["total_s"]) for row in rows]
         if arm == "restart":  # what is lost is run again and counted as steps: the history costs nothing more

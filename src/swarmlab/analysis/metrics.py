@@ -15,6 +15,7 @@ Arrays = Mapping[str, Array]
 Tokens = list[tuple[int, ...]]  # one entry per token index, in it one id per row of the batch
 
 FAILURES = frozenset({"kill", "stop", "leave", "move"})
+PLANNED = frozenset({"renewed"})  # causes for which a session changes servers although nobody failed
 
 
 def tokens_of(steps: Sequence[Row]) -> Tokens:
@@ -81,6 +82,11 @@ def confirmed_failures(faults: Sequence[Row]) -> list[Row]:
         elif row["stage"] == "confirm" and row["ok"] is True and row["fault"] in FAILURES:
             failures.append({**row, "began_t": ready.get(which, row["t"])})
     return failures
+
+
+def recoveries(failovers: Sequence[Row]) -> list[Row]:
+    """The rows that tell of a failure; a stream renewed before its server's time limits is none."""
+    return [row for row in failovers if row["cause"] not in PLANNED]
 
 
 def seconds_to_correct(steps: Sequence[Row], confirmed: Row, reference: Tokens) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swarmlab.analysis.failure_rates_grid import Cell, How
+from swarmlab.analysis.metrics import PLANNED
 from swarmlab.channel import ChannelClosed, Message
 from swarmlab.faults.session_reset import Chances, ResetControl, is_confirmed
 from swarmlab.record.writer import HistoryWriter
@@ -183,7 +184,8 @@ class CellRun:
             peers_tried=message.get("attempts"),
             **{name: message.get(name) for name in parts},
         )
-        self._failures.append((message["tokens_replayed"], message["total_s"]))
+        if message["cause"] not in PLANNED:
+            self._failures.append((message["tokens_replayed"], message["total_s"]))
 
     def _on_log(self, message: Message) -> None:
         self._write("logs", message["at_s"], source="client", level=message["level"], line=message["line"])

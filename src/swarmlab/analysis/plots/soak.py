@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from swarmlab.analysis.metrics import recoveries
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
 from swarmlab.analysis.style import style_of
 
@@ -82,9 +83,8 @@ def draw_faults(axes: Axes, faults: Sequence[Row]) -> None:
 def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     """Seconds per step; steps during which a server was replaced are marked."""
     steps = [row for row in evidence.rows("steps", arm) if row["client"] == client]
-    stalls = {
-        (row["session"], row["token"]) for row in evidence.rows("failovers", arm) if row["client"] == client
-    }
+    failovers = recoveries(evidence.rows("failovers", arm))
+    stalls = {(row["session"], row["token"]) for row in failovers if row["client"] == client}
     hit = [row for row in steps if (row["session"], row["token"]) in stalls]
     rest = [row for row in steps if (row["session"], row["token"]) not in stalls]
     axes.plot(
