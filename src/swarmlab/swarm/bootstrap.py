@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from swarmlab.channel import ChannelClosed
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.ready import log_tail
-from swarmlab.swarm.spec import HOST
-from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
+from swarmlab.types import Intent, ServerRecord, ServerState, Span, SwarmView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ class Bootstrap:
     ) -> None:
         identity_path = temp_dir / f"{NAME}.id"
         nursery.identity(identity_path)
-        args = {"maddr": f"/ip4/{HOST}/tcp/{port}", "identity_path": str(identity_path)}
+        args = {"maddr": f"/ip4/{nursery.address}/tcp/{port}", "identity_path": str(identity_path)}
         self._child = nursery.spawn("children:bootstrap", NAME, args, log_path, channel=True, env={})
         self._lock = threading.Lock()
         self._n_asked = 0
@@ -85,7 +84,18 @@ class Bootstrap:
 def view_from_json(data: Mapping[str, Any]) -> SwarmView:
     """What ``swarmlab.bridge.snapshot.view_to_json`` wrote."""
     records = (
-        ServerRecord(**{**server, "span": Span(*server["span"]), "state": ServerState(server["state"])})
+        ServerRecord(
+            **{
+                **server,
+                "span": Span(*server["span"]),
+                "state": ServerState(server["state"]),
+                "intent": _intent_from_json(server["intent"]),
+            }
+        )
         for server in data["servers"]
     )
     return SwarmView(data["n_blocks"], tuple(records), data["seen_at_s"])
+
+
+def _intent_from_json(data: Mapping[str, Any] | None) -> Intent | None:
+    return None if data is None else Intent(Span(*data["span"]), data["announced_at_s"])

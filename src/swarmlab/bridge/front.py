@@ -1,0 +1,214 @@
+"""What takes requests: the same processes and queues for all blocks of a model, whichever of them are held.
+
+Petals forks its handlers anew for each set of blocks, since they hold copies of the blocks' queues, and a server is
+away meanwhile. Here three queues serve all blocks, each task names its block, and one small table in shared memory
+says which blocks are held. Handlers are forked once, before any weights are loaded (so they keep no copy of them),
+and a server changes its blocks while they run: blocks that it keeps are never out of service, nor their sessions.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any, AsyncIterator  # noqa: UP035 - hivemind looks for typing's own
+
+import torch
+from accelerate import init_empty_weights
+from hivemind import BatchTensorDescriptor
+from hivemind.p2p import P2PContext
+from hivemind.proto import runtime_pb2
+from petals.data_structures import UID_DELIMITER, parse_uid
+from petals.server.backend import TransformerBackend, _MergedInferenceStep
+from petals.server.handler import TransformerConnectionHandler
+from petals.server.memory_cache import MemoryCache
+from petals.server.task_pool import PrioritizedTaskPool
+from petals.utils.convert_block import make_tensor_parallel
+
+MAX_REQUEST_TOKENS = 2048  # petals' own size of a block's inputs in its schemas
+
+
+class Presence:
+    """Which blocks are held, written by the server; how many sessions use each, written by its handlers."""
+
+    def __init__(self, n_blocks: int) -> None:
+        self._held = multiprocessing.RawArray("b", n_blocks)
+        self._sessions = multiprocessing.Array("i", n_blocks)
+
+    def set_held(self, block: int, *, held: bool) -> None:
+        self._held[block] = held
+
+    def is_held(self, block: int) -> bool:
+        return 0 <= block < len(self._held) and bool(self._held[block])
+
+    def count_session(self, blocks: Iterable[int], by: int) -> None:
+        """One session more or less on each of the blocks."""
+        with self._sessions.get_lock():
+            for block in blocks:
+                self._sessions[block] += by
+
+    def sessions_on(self, blocks: Iterable[int]) -> int:
+        """The largest number of sessions on one of the blocks; never waits for a handler that died with the lock."""
+        counts: Any = self._sessions.get_obj()
+        return max((counts[block] for block in blocks), default=0)
+
+
+class PoolOfBlock:
+    """The queue that all blocks share, as the handlers see it for one of them."""
+
+    def __init__(self, pool: PrioritizedTaskPool, uid: str) -> None:
+        self._pool, self._uid = pool, uid
+
+    def submit_task(self, *args: Any, priority: float = 0.0) -> Any:
+        """As petals' pool, with the block's name as the last argument."""
+        return self._pool.submit_task(*args, self._uid, priority=priority)
+
+
+class HeldBlocks:
+    """The blocks that can compute, by uid; only in the server's own process. Safe from any thread.
+
+    :param template: what petals knows of a block beside its weights
+    """
+
+    def __init__(self, template: TransformerBackend) -> None:
+        self._template = template
+        self._backends: dict[str, TransformerBackend] = {}
+        self.inference = _MergedInferenceStep(self._backends)
+
+    def add(self, uid: str, module: torch.nn.Module) -> None:
+        backend = copy.copy(self._template)
+        backend.name, backend.module = uid, module
+        self._backends[uid] = backend
+
+    def remove(self, uid: str) -> None:
+        """Forget a block; a task that computes on it right now finishes."""
+        del self._backends[uid]
+
+    def module(self, uid: str) -> torch.nn.Module:
+        return self._backends[uid].module
+
+    def forward(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        """:raises KeyError: if the block named last is not held"""
+        *inputs, uid = args
+        return self._backends[uid].forward(*inputs)
+
+    def backward(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        """:raises KeyError: if the block named last is not held"""
+        *inputs, uid = args
+        return self._backends[uid].backward(*inputs)
+
+
+class Front:
+    """Template, queues, and a face for each block of the model.
+
+    :param server: petals' ``Server``, for its settings
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.memory_cache = MemoryCache(server.attn_cache_bytes, server.max_alloc_timeout)
+        self.presence = Presence(server.block_config.num_hidden_layers)
+        self.template: Any = _template(server, self.memory_cache)
+        self.held = HeldBlocks(self.template)
+        device, size = self.template.inference_pool.device, self.template.inference_pool.max_batch_size
+
+        def pool(process: Any, name: str) -> PrioritizedTaskPool:
+            return PrioritizedTaskPool(process, max_batch_size=size, device=device, name=name)
+
+        self.template.inference_pool = pool(self.held.inference, "inference")
+        self.template.forward_pool = pool(self.held.forward, "forward")
+        self.template.backward_pool = pool(self.held.backward, "backward")
+        self.faces = {uid: self._face(uid) for uid in server.module_uids}
+
+    def _face(self, uid: str) -> TransformerBackend:
+        face = copy.copy(self.template)
+        face.name = uid
+        face.forward_pool = PoolOfBlock(self.template.forward_pool, uid)
+        face.backward_pool = PoolOfBlock(self.template.backward_pool, uid)
+        return face
+
+
+def _template(server: Any, memory_cache: MemoryCache) -> TransformerBackend:
+    """A backend of petals without weights, from whose attributes those of all blocks follow."""
+    config, devices = server.block_config, server.tensor_parallel_devices
+    if len(devices) == 1:
+        with init_empty_weights():
+            block = config.block_class(config)
+    else:
+        block = config.block_class(config)  # weights that are to be cut must exist; they are freed again here
+    module = make_tensor_parallel(block.requires_grad_(False), config, devices, output_device=server.device)
+    schema = (
+        BatchTensorDescriptor(
+            1,
+            MAX_REQUEST_TOKENS,
+            config.hidden_size,
+            dtype=server.torch_dtype,
+            compression=server.compression,
+        ),
+    )
+    template = TransformerBackend(
+        f"{server.dht_prefix}{UID_DELIMITER}0",
+        module,
+        config=config,
+        memory_cache=memory_cache,
+        backend_dtype=server.torch_dtype,
+        max_chunk_size_bytes=server.max_chunk_size_bytes,
+        args_schema=schema,
+        kwargs_schema={},
+        outputs_schema=schema,
+        min_batch_size=server.min_batch_size,
+        max_batch_size=server.max_batch_size,
+    )
+    template.module = SimpleNamespace(devices=module.devices)
+    return template
+
+
+class BlockHandler(TransformerConnectionHandler):
+    """Petals' handler, which serves the blocks that are held now and counts sessions."""
+
+    def __init__(self, *args: Any, presence: Presence, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._presence = presence
+
+    def _check_uids(self, uids: str) -> Sequence[str]:
+        """:raises RuntimeError: as petals does for a block that it does not serve"""
+        checked = super()._check_uids(uids)
+        for uid in checked:
+            self._require_held(uid)
+        return checked
+
+    def _require_held(self, uid: str) -> None:
+        if not self._presence.is_held(parse_uid(uid)[1]):
+            raise RuntimeError(f"Remote peer does not serve {uid}")
+
+    async def rpc_info(self, request: runtime_pb2.ExpertUID, context: P2PContext) -> runtime_pb2.ExpertInfo:
+        """As petals', for blocks that are held."""
+        if request.uid:
+            self._require_held(request.uid)
+        return await super().rpc_info(request, context)
+
+    async def rpc_inference(
+        self, requests: AsyncIterator[runtime_pb2.ExpertRequest], context: P2PContext
+    ) -> AsyncIterator[runtime_pb2.ExpertResponse]:
+        """As petals', counted as a session on each of its blocks as long as it lasts."""
+        blocks: list[int] = []
+
+        async def noted() -> AsyncIterator[runtime_pb2.ExpertRequest]:
+            async for request in requests:
+                if not blocks:
+                    blocks.extend(parse_uid(uid)[1] for uid in self._check_uids(request.uid))
+                    self._presence.count_session(blocks, 1)
+                yield request
+
+        session: Any = super().rpc_inference(noted(), context)
+        try:
+            async with aclosing(session) as replies:
+                async for reply in replies:
+                    yield reply
+        finally:
+            self._presence.count_session(blocks, -1)
+
+
+# hivemind announces a handler under the name of its class, and clients ask for petals'
+BlockHandler.__name__ = TransformerConnectionHandler.__name__

@@ -1,0 +1,214 @@
+"""Carries out one move of a server, action by action, and goes back to where it was if it must not or cannot go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from swarmlab.bridge.announcer import Statement
+from swarmlab.bridge.block_loader import BlockLoader, LoadedBlock
+from swarmlab.bridge.events import EventLog
+from swarmlab.bridge.gates import Gates
+from swarmlab.bridge.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter, ReloadAccount
+from swarmlab.placement.reload_plan import (
+    Action,
+    Announce,
+    Check,
+    Drain,
+    Drop,
+    Load,
+    contiguous,
+    plan_mend,
+)
+from swarmlab.types import Intent, Span
+
+POLL_S = 0.05
+
+
+class Container(Protocol):
+    """What holds the blocks (``swarmlab.bridge.container``)."""
+
+    @property
+    def blocks(self) -> frozenset[int]: ...
+
+    def add(self, modules: Mapping[int, Any]) -> None: ...
+
+    def remove(self, blocks: Iterable[int]) -> None: ...
+
+    def sessions_on(self, blocks: Iterable[int]) -> int: ...
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a move needs of its server.
+
+    :param say: tells the swarm; False if it took nothing
+    :param clock: seconds on the clock of intents, the DHT's
+    :param drain_s: how long open sessions get to finish before their blocks are dropped
+    :param load_deadline_s: a block that takes longer to load counts as failed
+    :param stopping: set when the server is to end
+    """
+
+    container: Callable[[], Container]
+    say: Callable[[Statement], bool]
+    loader: BlockLoader
+    clock: Callable[[], float]
+    gates: Gates
+    events: EventLog
+    meter: LoadMeter
+    drain_s: float
+    load_deadline_s: float
+    stopping: threading.Event
+
+
+class GaveUp(Exception):
+    """The move is not right any more; the text says why."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a move ended.
+
+    :param at: what the server holds now; a part of it is missing if ``outcome`` is ``failed``
+    """
+
+    outcome: str
+    at: Span
+    reason: str
+
+
+class Mover:
+    """One move. ``objection`` is asked before anything is given up, with the blocks that would be.
+
+    :param account: counts what it costs
+    :param announced_at_s: when the move was announced, if it was before
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        account: ReloadAccount,
+        objection: Callable[[Sequence[int]], str | None],
+        announced_at_s: float | None = None,
+    ) -> None:
+        self._tools, self._account, self._objection = tools, account, objection
+        self._since_s = tools.clock() if announced_at_s is None else announced_at_s
+        self._home: Span | None = account.old  # the last whole span that was all it held
+        self._begun = False
+
+    def run(self, plan: Sequence[Action]) -> Result:
+        """Carry the plan out; whatever happens, the server then serves all it can."""
+        new, home = self._account.new, self._home
+        try:
+            self._carry_out(plan)
+            self._tools.gates.pass_through("swapped")
+            return Result(MOVED, new, "")
+        except GaveUp as why:
+            outcome, reason = CANCELLED, str(why)
+        except Exception as error:  # noqa: BLE001 - a disk, a file or the memory failed; the server must serve on
+            outcome, reason = ROLLED_BACK, f"{type(error).__name__}: {error}"
+        back_to = self._home or home or new
+        self._tools.events.log("warning", f"move to {new} {outcome}: {reason}; back to {back_to}")
+        if self.mend(back_to):
+            return Result(outcome, back_to, reason)
+        return Result(FAILED, back_to, reason)
+
+    def mend(self, home: Span) -> bool:
+        """Hold and serve ``home`` again, or as much of it as can be; False if a part is missing."""
+        try:
+            self._carry_out(plan_mend(self._tools.container().blocks, home))
+            return True
+        except Exception as error:  # noqa: BLE001 - as above
+            held = contiguous(self._tools.container().blocks & set(home))
+            self._tools.events.log(
+                "error", f"{home} cannot be held, {held} is served: {type(error).__name__}: {error}"
+            )
+            self._announce(Announce(held, home))
+            return False
+
+    def _carry_out(self, plan: Sequence[Action]) -> None:
+        for place, action in enumerate(plan):
+            match action:
+                case Announce():
+                    self._announce(action)
+                case Load(block):
+                    self._load(block)
+                    if not any(isinstance(later, Load) for later in plan[place + 1 :]):
+                        self._tools.gates.pass_through("loaded")
+                case Check(leaving):
+                    self._check(leaving)
+                case Drain(blocks):
+                    self._drain(blocks)
+                case Drop(blocks):
+                    self._drop(blocks)
+            self._note_whole()
+
+    def _note_whole(self) -> None:
+        held = self._tools.container().blocks
+        if len(held) == self._account.new.length:
+            self._home = contiguous(held)
+
+    def _announce(self, action: Announce) -> None:
+        intent = Intent(action.wants, self._since_s) if action.wants else None
+        first, self._begun = not self._begun, True
+        with self._account.timed("intent" if first else "announce"):
+            self._tools.say(Statement(action.online, intent))
+        self._account.serves(action.online)
+        if first:
+            self._tools.gates.pass_through("intent_announced")
+
+    def _load(self, block: int) -> None:
+        self._tools.gates.pass_through(f"loading:{block}")
+        started = time.monotonic()
+        with self._account.timed("load"):
+            loaded = load_within(self._tools.loader, block, self._tools.load_deadline_s, self._tools.stopping)
+        self._tools.meter.add(time.monotonic() - started)
+        self._account.loaded(block, loaded)
+        self._tools.container().add({block: loaded.module})
+
+    def _check(self, leaving: tuple[int, ...]) -> None:
+        with self._account.timed("check"):
+            why = self._objection(leaving)
+        if why:
+            raise GaveUp(why)
+
+    def _drain(self, blocks: tuple[int, ...]) -> None:
+        tools, until = self._tools, time.monotonic() + self._tools.drain_s
+        sessions = left = tools.container().sessions_on(blocks)
+        with self._account.timed("drain"):
+            while left and time.monotonic() < until and not tools.stopping.wait(POLL_S):
+                left = tools.container().sessions_on(blocks)
+        self._account.drained(sessions, left)
+
+    def _drop(self, blocks: tuple[int, ...]) -> None:
+        with self._account.timed("drop"):
+            self._tools.container().remove(blocks)
+        self._tools.gates.pass_through("dropped")
+
+
+def load_within(loader: BlockLoader, block: int, deadline_s: float, stopping: threading.Event) -> LoadedBlock:
+    """Load in a thread of its own, which is left behind if it takes too long: petals asks a hub for ever.
+
+    :raises TimeoutError: at the deadline, or if the server is to end
+    :raises Exception: whatever the loader raises
+    """
+    done, results, errors = threading.Event(), [], []
+
+    def work() -> None:
+        try:
+            results.append(loader.load(block))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            errors.append(error)
+        done.set()
+
+    threading.Thread(target=work, name=f"load block {block}", daemon=True).start()
+    until = time.monotonic() + deadline_s
+    while not done.wait(POLL_S):
+        if stopping.is_set() or time.monotonic() > until:
+            raise TimeoutError(f"block {block} was not loaded within {deadline_s:.0f} s")
+    if errors:
+        raise errors[0]
+    return results[0]
