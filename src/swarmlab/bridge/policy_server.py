@@ -105,21 +105,6 @@ def server(args: dict[str, Any], channel: str) -> None:
     _run(args, channel, PolicyServer, args["policy"], options)
 
 
-def ours(args: dict[str, Any], channel: str) -> None:
-    """Swarmlab's own server, whose disk may become slow as that of the others.
-
-    :param args: as ``swarmlab.bridge.server``, and ``slow_when``
-    """
-    from swarmlab.bridge import server as own
-
-    seed = int(args.get("seed", 0))
-    random.seed(seed)
-    if "slow_when" in args:
-        slow_down_when(Path(args["slow_when"]), float(args.get("read_delay_s", 0.0)))
-        args = {**args, "read_delay_s": "0"}
-    own.server(args, channel)
-
-
 def _run(
     args: Mapping[str, Any], channel: str, server_class: Any, policy: str, keywords: dict[str, Any]
 ) -> None:

@@ -1,0 +1,156 @@
+"""Draws +exp=rebalance: the blocks of each arm over time, and what its reloads cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from swarmlab.analysis.plots.look import SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.rebalance import SLOW_DISK, TIMELINE, Part
+from swarmlab.analysis.style import style_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from swarmlab.analysis.rebalance import History
+
+Parts = Mapping[tuple[str, str], Part]
+
+
+def blocks_figure(history: History, found: Parts, arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
+    """Block by time: announced throughput; framed: a server that moved; dotted: what was done to the swarm."""
+    figure = Figure(figsize=(10.0, 0.9 + 1.5 * len(arms)), layout="constrained")
+    grid = figure.subplots(len(arms), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    image = None
+    most = max(
+        (row["announced_tps"] for row in history["blocks"] if row["scenario"] in TIMELINE), default=1.0
+    )
+    for axes, arm in zip(grid, arms, strict=True):
+        rows = [row for row in history["blocks"] if row["arm"] == arm and row["scenario"] in TIMELINE]
+        mine = {name: found[name, arm] for name in TIMELINE if (name, arm) in found}
+        if not rows or not mine:
+            continue
+        zero_s = min(part.span_s[0] for part in mine.values() if part.span_s)
+        image = _draw_blocks(axes, rows, zero_s, most)
+        for name, part in mine.items():
+            _draw_events(axes, part, zero_s, name)
+        axes.set_ylabel(f"{style_of(arm).label}\nblock")
+    if image is not None:
+        figure.colorbar(image, ax=list(grid), label="announced throughput, tokens/s", shrink=0.6)
+    grid[-1].set_xlabel("seconds since the first scenario began")
+    figure.suptitle("Announced throughput of every block")
+    put_caption(
+        figure,
+        "n = 1 swarm per arm. Dotted: the event of a scenario confirmed (records gone; servers dead; wide server "
+        "announced). Framed: blocks of a server that moved, for as long as it was out of service; hatched: a no-op. "
+        f"Loading servers count as announced, as they do for petals. {provenance(info)}",
+    )
+    return figure
+
+
+def _draw_blocks(axes: Axes, rows: Sequence[Mapping[str, Any]], zero_s: float, most: float) -> Any:
+    times = np.unique([row["t"] for row in rows])
+    place = {t: index for index, t in enumerate(times.tolist())}
+    values = np.zeros((max(row["block"] for row in rows) + 1, len(times)))
+    for row in rows:
+        values[row["block"], place[row["t"]]] = row["announced_tps"]
+    edges = np.append(times, times[-1] + np.median(np.diff(times)) if len(times) > 1 else times[-1] + 1.0)
+    return axes.pcolormesh(
+        edges - zero_s,
+        np.arange(len(values) + 1),
+        values,
+        cmap="cividis",
+        vmin=0.0,
+        vmax=most,
+        rasterized=True,
+    )
+
+
+def _draw_events(axes: Axes, part: Part, zero_s: float, scenario: str) -> None:
+    for row in part.rows["faults"]:
+        if row["stage"] == "confirm" and row["ok"]:
+            axes.axvline(row["t"] - zero_s, color="white", linewidth=1.2, linestyle=(0, (1, 1)))
+    if part.span_s:
+        axes.text(part.span_s[0] - zero_s + 0.5, 0.5, scenario, color="white", fontsize=SMALL, va="bottom")
+    for row in part.moves:
+        seconds = max(row["out_of_service_s"] or 0.0, 0.3)  # a swap would not be seen
+        axes.add_patch(
+            Rectangle(
+                (row["t"] - zero_s - seconds, row["new_start"]),
+                seconds,
+                row["new_end"] - row["new_start"],
+                fill=False,
+                edgecolor="white",
+                linewidth=1.2,
+                hatch="////" if row["no_op"] else None,
+            )
+        )
+
+
+def cost_figure(
+    found: Parts, summary: Mapping[str, Any], arms: Sequence[str], info: Mapping[str, Any]
+) -> Figure:
+    """Blocks loaded, seconds out of service, and the move by two blocks from a slow disk."""
+    slow = summary["scenarios"].get(SLOW_DISK, {})
+    over_all = summary["arms"]
+    panels = 2 * bool(over_all) + bool(slow)
+    figure = Figure(figsize=(3.5 * max(1, panels), 2.9), layout="constrained")
+    grid = iter(figure.subplots(1, max(1, panels), squeeze=False)[0])
+    if over_all:
+        _draw_loaded(next(grid), found, [arm for arm in arms if arm in over_all])
+        _draw_bars(
+            next(grid), {arm: over_all[arm]["out_of_service_s"] for arm in arms if arm in over_all},
+            "seconds out of service, all moves", "three scenarios",
+        )  # fmt: skip
+    if slow:
+        _draw_bars(
+            next(grid), {arm: slow[arm]["out_of_service_s"] for arm in arms if arm in slow},
+            "seconds out of service (logarithmic)", "20 blocks move by 2 on a slow disk", log=True,
+        )  # fmt: skip
+    figure.suptitle("What reloads cost")
+    put_caption(figure, f"n = 1 swarm per arm. Servers that join are left out. {provenance(info)}")
+    return figure
+
+
+def _draw_loaded(axes: Axes, found: Parts, arms: Sequence[str]) -> None:
+    names = ("new to the server", "held already", "held already, no-op")
+    hatches = (None, "....", "/////")
+    for line, arm in enumerate(arms):
+        moves = [row for name in TIMELINE if (name, arm) in found for row in found[name, arm].moves]
+        no_op = sum(row["loaded"] for row in moves if row["no_op"])
+        held = sum(row["redundant"] for row in moves) - no_op
+        counts = (sum(row["loaded"] for row in moves) - held - no_op, held, no_op)
+        left = 0
+        for count, name, hatch in zip(counts, names, hatches, strict=True):
+            label = name if line == 0 else None
+            axes.barh(
+                line, count, left=left, height=0.65, color="white", edgecolor=style_of(arm).color, hatch=hatch,
+                label=label,
+            )  # fmt: skip
+            left += count
+        axes.text(left, line, f" {left}", va="center", fontsize=SMALL)
+    _finish(axes, arms, "blocks loaded by servers that moved", "three scenarios")
+    axes.legend(fontsize=SMALL - 1, loc="best")
+
+
+def _draw_bars(axes: Axes, values: Mapping[str, float], label: str, title: str, *, log: bool = False) -> None:
+    for line, (arm, value) in enumerate(values.items()):
+        style = style_of(arm)
+        axes.barh(line, value, height=0.65, color=style.color, alpha=0.8)
+        axes.text(value, line, f" {value:.3g}", va="center", fontsize=SMALL)
+    if log:
+        axes.set_xscale("log")
+    _finish(axes, list(values), label, title)
+
+
+def _finish(axes: Axes, arms: Sequence[str], label: str, title: str) -> None:
+    axes.set_yticks(range(len(arms)), [style_of(arm).label for arm in arms])
+    axes.set_ylim(len(arms) - 0.4, -0.6)
+    axes.set_xlabel(label)
+    axes.set_title(title, loc="left")
+    axes.margins(x=0.15)
+    draw_grid(axes, "x")

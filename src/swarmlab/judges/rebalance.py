@@ -1,0 +1,76 @@
+"""Judges +exp=rebalance and +exp=rebalance_under_load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis import rebalance, rebalance_checks
+from swarmlab.analysis.balance_checks import check_expected
+from swarmlab.analysis.checks import expect, guard
+from swarmlab.analysis.plots.rebalance import rebalance_figures
+from swarmlab.analysis.rebalance_tables import load_table, moves_table
+from swarmlab.errors import BadInput
+from swarmlab.judges.measured import Measured
+from swarmlab.record.load import DamagedRun, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from swarmlab.analysis.checks import Finding
+
+FIGURE_KINDS = ("phases", "balance", "blocks", "reloads", "decisions", "faults", "sessions")
+LOGGING_ARMS = ("petals", "recheck", "appendix_d")  # whose decisions petals' own log tells of
+
+
+def measure(run: Run, expected: dict[str, Any]) -> Measured:
+    """Every number again from the stored history.
+
+    :raises BadInput: if ``expected`` has no scenarios
+    """
+    if not isinstance(expected.get("scenarios"), dict):
+        raise BadInput("expected", "scenarios", "scenarios, each with arms")
+    arms: dict[str, Any] = {}
+    scenarios: dict[str, Any] = {}
+
+    def findings() -> Iterator[Finding]:
+        history = {kind: run.history(kind) for kind in rebalance.KINDS}
+        over_all, apart = rebalance.measure(history)
+        arms.update(over_all)
+        scenarios.update(apart)
+        found, names = rebalance.parts(history), list(run.info["scenarios"])
+        every_s = run.config["rebalance"]["sample_every_s"]
+        yield from rebalance_checks.check_run(found, run.info, names, every_s)
+        for arm in run.info["arms"]:
+            if arm in LOGGING_ARMS:
+                yield rebalance_checks.check_decisions(found, arm)
+        if ("records_lost", "petals") in found:
+            yield rebalance_checks.check_case(found["records_lost", "petals"])
+        yield from check_expected(scenarios, expected, list(run.info["arms"]))
+        for arm, wanted in expected.get("arms", {}).items():
+            if arm in arms:
+                for metric, value in wanted.items():
+                    yield expect(f"{arm} / {metric}", arms[arm].get(metric), value)
+
+    found = guard("record", findings)
+    return Measured(arms, scenarios, tuple(found))
+
+
+def table(summary: Mapping[str, Any]) -> Table:
+    return moves_table(summary)
+
+
+def texts(run: Run) -> list[Table]:
+    """The table of what clients felt, for a run that is just over."""
+    summary = run.summary()
+    return [load_table(summary)] if summary and run.history("sessions") else []
+
+
+def draw(run: Run, summary: Mapping[str, Any]) -> dict[str, Figure]:
+    """Throughput and quality over time; the blocks of each arm; what reloads cost."""
+    try:
+        return rebalance_figures({kind: run.history(kind) for kind in FIGURE_KINDS}, summary, run.info)
+    except (KeyError, TypeError) as error:
+        raise DamagedRun(f"the history lacks {error}") from error
