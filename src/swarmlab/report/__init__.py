@@ -1,0 +1,1 @@
+"""One page per run, to be opened in a browser without a network."""
