@@ -25,6 +25,7 @@ from swarmlab.figures import draw_run
 from swarmlab.judges.registry import judge_of
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir
+from swarmlab.report.page import write_report
 from swarmlab.scenarios.progress import ConsoleProgress
 from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
@@ -87,6 +88,10 @@ def show(path: Path, progress: ConsoleProgress) -> int:
             progress.say(f"figure:     {path / 'figures' / figure.name}")
     except BadInput as error:  # it was the run that gave nothing to draw, not the user
         progress.say(f"no figure: {error}")
+    try:
+        progress.say(f"report:     {write_report(path)}")
+    except BadInput as error:
+        progress.say(f"no report: {error}")
     return summary.exit_code
 
 
