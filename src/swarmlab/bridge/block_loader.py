@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from petals.utils.convert_block import QuantType, convert_block, quantize_module
 
 from swarmlab.bridge import slow_disk
 
-STORE, CHECKPOINT = "store", "checkpoint"
+STORE, CHECKPOINT, DRAWN = "store", "checkpoint", "drawn"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class LoadedBlock:
     :param quantize_s: with the way of the unquantized weights to the device; 0 without quantization or from a store
     :param adapter_s: reading the adapters and putting them in
     :param to_device_s: everything else between reading and being ready
-    :param source: ``store`` or ``checkpoint``
+    :param source: ``store``, ``checkpoint``, or ``drawn`` for a synthetic model
+    :param store_s: keeping the block in the store, so that it need not be made again
     """
 
     module: torch.nn.Module
@@ -39,6 +41,7 @@ class LoadedBlock:
     adapter_s: float
     to_device_s: float
     source: str
+    store_s: float = 0.0
 
 
 class BlockLoader(Protocol):
@@ -100,6 +103,10 @@ class BlockRecipe:
         return {"token": self.token, "cache_dir": self.cache_dir, "max_disk_space": self.max_disk_space}
 
 
+# called with recipe, adapter and block: the adapter's config, and its tensors for that block
+AdapterReader = Callable[[BlockRecipe, str, int], tuple[Any, dict[str, torch.Tensor]]]
+
+
 class PetalsLoader:
     """Reads a checkpoint with petals' own code and converts as petals does."""
 
@@ -124,7 +131,12 @@ class PetalsLoader:
 
 
 def converted(
-    recipe: BlockRecipe, block: int, module: torch.nn.Module, read_s: float, bytes_read: int
+    recipe: BlockRecipe,
+    block: int,
+    module: torch.nn.Module,
+    read_s: float,
+    bytes_read: int,
+    source: str = CHECKPOINT,
 ) -> LoadedBlock:
     """Quantize a block that was read in full and bring it to its device; adapters are left out.
 
@@ -138,23 +150,28 @@ def converted(
     left = recipe.quant_type if len(recipe.devices) > 1 else QuantType.NONE
     module = convert_block(module, block, recipe.config, recipe.devices, recipe.device, left, freeze=True)
     to_device_s = _now(recipe) - quantized_s
-    return LoadedBlock(module, bytes_read, read_s, quantized_s - started, 0.0, to_device_s, CHECKPOINT)
+    return LoadedBlock(module, bytes_read, read_s, quantized_s - started, 0.0, to_device_s, source)
 
 
-def with_adapters(recipe: BlockRecipe, block: int, loaded: LoadedBlock) -> LoadedBlock:
+def with_adapters(
+    recipe: BlockRecipe, block: int, loaded: LoadedBlock, read: AdapterReader | None = None
+) -> LoadedBlock:
     """Put the recipe's LoRA adapters into a converted block.
 
+    :param read: gives config and tensors; None reads the adapter's own files
     :raises FileNotFoundError: if an adapter's folder holds no adapter in safetensors
+    :raises ValueError: for int8 blocks: peft 0.5 makes layers for them that today's bitsandbytes refuses
     """
     if not recipe.adapters:
         return loaded
+    if recipe.quant_type is QuantType.INT8:
+        raise ValueError("LoRA adapters need blocks in nf4 or without quantization, not int8")
     from petals.utils import peft
 
-    started = time.perf_counter()
-    bytes_read = 0
+    started, bytes_read = time.perf_counter(), 0
     peft.create_lora_adapter(loaded.module, quant_type=recipe.quant_type)
     for adapter in recipe.adapters:
-        adapter_config, tensors = read_adapter(recipe, adapter, block)
+        adapter_config, tensors = (read or read_adapter)(recipe, adapter, block)
         bytes_read += slow_disk.touch(tensors)
         peft.add_adapter_to_block(loaded.module, block, adapter, adapter_config, tensors)
     adapter_s = _now(recipe) - started
