@@ -57,6 +57,8 @@ def execute(
         device=settings.swarm.device,
     )
     run_dir.update(scenarios=list(experiment.parts))
+    if experiment.world == "real":
+        run_dir.update(network=settings.network.label(), cluster=settings.cluster.kind)
     progress = ConsoleProgress(total=experiment.n_units)
     progress.say(f"{experiment.describe()}\nrun folder: {run_dir.path}")
     try:

@@ -22,7 +22,12 @@ from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.settings import check as check_sim
+from swarmlab.swarm.cluster import ClusterSettings
+from swarmlab.swarm.cluster import check as check_cluster
+from swarmlab.swarm.network import NetworkSettings
+from swarmlab.swarm.network import check as check_network
 from swarmlab.swarm.rebalancing import RebalanceSettings, check_rebalance
+from swarmlab.swarm.spec import THROUGHPUTS
 from swarmlab.types import MAX_THROUGHPUT_TPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +57,7 @@ WORDS: dict[Any, str] = {
     str: "a name or text",
     bool: "true or false",
     int | None: "a whole number or null",
+    float | None: "a number or null",
     str | None: "text or null",
     list[str]: "a list, quoted for the shell, as in 'arms=[petals,swarmlab]'",
     list[int]: "a list of whole numbers, quoted for the shell, as in 'rates.lengths=[128,1024]'",
@@ -84,6 +90,7 @@ class SwarmSettings:
     start_deadline_s: float = 120.0
     num_handlers: int = 1
     attn_cache_tokens: int = 8192
+    throughput: str = "given"
     throughput_tps: float = 100.0
     torch_dtype: str = "float32"
     device: str = "cpu"
@@ -174,6 +181,8 @@ class RunSettings:
     minutes: float = 3.0
     model: ModelSettings = field(default_factory=ModelSettings)
     swarm: SwarmSettings = field(default_factory=SwarmSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
     soak: SoakSettings = field(default_factory=SoakSettings)
@@ -302,8 +311,10 @@ def _check(settings: RunSettings) -> None:
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
     check_sim(settings.sim)
+    check_cluster(settings.cluster, settings.swarm.device)
+    check_network(settings.network)
     check_rebalance(settings.rebalance)
-    _check_swarm(settings.swarm)
+    _check_swarm(settings.swarm, here=settings.cluster.kind == "local")
     _check_soak(settings.soak)
     check_grid(settings.rates)
 
@@ -331,8 +342,11 @@ def _check_range(field: str, low: float, high: float) -> None:
         raise BadInput(field, high, f"at least {low:g}, its lower bound")
 
 
-def _check_swarm(swarm: SwarmSettings) -> None:
-    """What swarmlab.swarm.spec leaves to petals' own command line."""
+def _check_swarm(swarm: SwarmSettings, *, here: bool) -> None:
+    """What swarmlab.swarm.spec leaves to petals' own command line.
+
+    :param here: whether servers run on this machine, so that its GPU matters
+    """
     if swarm.torch_dtype not in DTYPES:
         raise BadInput("swarm.torch_dtype", swarm.torch_dtype, ", ".join(DTYPES))
     if swarm.log_level not in LOG_LEVELS:
@@ -340,9 +354,11 @@ def _check_swarm(swarm: SwarmSettings) -> None:
     if not 0 < swarm.throughput_tps <= MAX_THROUGHPUT_TPS:
         allowed = f"more than 0, at most {MAX_THROUGHPUT_TPS:g}"
         raise BadInput("swarm.throughput_tps", swarm.throughput_tps, allowed)
+    if swarm.throughput not in THROUGHPUTS:
+        raise BadInput("swarm.throughput", swarm.throughput, ", ".join(THROUGHPUTS))
     if not re.fullmatch(r"(cpu|cuda|mps)(:\d+)?", swarm.device):
         raise BadInput("swarm.device", swarm.device, "cpu, cuda or cuda:N")
-    if swarm.device.startswith("cuda"):
+    if here and swarm.device.startswith("cuda"):
         import torch  # noqa: PLC0415  seconds, for those who need it
 
         if not torch.cuda.is_available():

@@ -11,7 +11,7 @@ import pytest
 
 from swarmlab.channel import MAX_SOCKET_PATH_BYTES
 from swarmlab.errors import BadInput
-from swarmlab.swarm import deploy as deploy_module
+from swarmlab.swarm import machine
 from swarmlab.swarm import spec as spec_module
 from swarmlab.swarm.deploy import deploy
 from swarmlab.swarm.spec import HOST, ServerSpec, SwarmSpec, memory_bytes, validate
@@ -136,10 +136,11 @@ def test_nothing_is_started_or_written_for_a_bad_spec(good, tmp_path):
 def test_a_long_folder_for_temporary_files_is_not_used_for_sockets(monkeypatch, tmp_path):
     long = tmp_path / ("x" * 80)
     long.mkdir()
-    monkeypatch.setattr(deploy_module.tempfile, "tempdir", str(long))
-    root = deploy_module._short_temp_root()
-    assert root != long
-    assert len(f"{root}/swarmlab-12345678/99999/torch-shm-dir-123456/manager.sock") <= MAX_SOCKET_PATH_BYTES
-    monkeypatch.setattr(deploy_module.os, "access", lambda *_: False)
+    monkeypatch.setattr(machine.tempfile, "tempdir", str(long))
+    folder = machine.make_temp_dir()
+    folder.rmdir()
+    assert folder.parent != long
+    assert len(f"{folder}/99999/torch-shm-dir-123456/manager.sock") <= MAX_SOCKET_PATH_BYTES
+    monkeypatch.setattr(machine.os, "access", lambda *_: False)
     with pytest.raises(BadInput, match="TMPDIR"):
-        deploy_module._short_temp_root()
+        machine.make_temp_dir()

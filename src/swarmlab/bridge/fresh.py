@@ -29,7 +29,7 @@ def become(request: dict[str, Any], temp_dir: Path) -> NoReturn:
     (temp_dir / REQUEST).write_text(json.dumps({**request, "env": kept}), encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if name not in given}
     command = [sys.executable, "-m", __name__, str(temp_dir)]
-    os.execve(command[0], command, {**env, **kept})  # noqa: S606 - no shell is wanted
+    os.execve(command[0], command, {**env, **kept})
 
 
 def main() -> int:

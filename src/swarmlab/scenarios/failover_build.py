@@ -60,5 +60,7 @@ def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
         (),
         block_bytes=loaded_bytes // checkpoint.n_blocks,
         argv=argv,
+        cluster=settings.cluster,
+        network=settings.network,
         **options,
     )

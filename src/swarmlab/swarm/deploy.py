@@ -1,11 +1,9 @@
-"""``with deploy(spec, run_dir) as swarm``: a real swarm on this machine, torn down whatever happens."""
+"""``with deploy(spec, run_dir) as swarm``: a real swarm, torn down whatever happens."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
@@ -13,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarmlab.channel import MAX_SOCKET_PATH_BYTES
-from swarmlab.errors import BadInput, SwarmFailed
-from swarmlab.swarm import bootstrap, ready
-from swarmlab.swarm.local import Child, Nursery, free_ports
+from swarmlab.errors import SwarmFailed
+from swarmlab.swarm import bootstrap, places, ready
+from swarmlab.swarm.cluster import starts_fresh
+from swarmlab.swarm.local import Child
+from swarmlab.swarm.machine import make_temp_dir
 from swarmlab.swarm.server import ServerHandle, server_argv
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import ServerState, Span, SwarmView
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from types import FrameType
 
+    from swarmlab.swarm.cluster import Host
+
 # called with the name of a process, its new state, and what else there is to say; may come from any thread
 OnState = Callable[[str, str, str], None]
 
 INFO_S = 2.0
-# What the longest path in it, swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock, leaves of the limit.
-MAX_TEMP_ROOT_BYTES = MAX_SOCKET_PATH_BYTES - 58
 
 
 class Swarm:
@@ -47,8 +46,9 @@ class Swarm:
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._on_state = on_state
         self._changed = threading.Event()
-        env = {"HIVEMIND_LOGLEVEL": spec.log_level, "HIVEMIND_COLORS": "0"}
-        self._nursery = Nursery(temp_dir, self._log_dir / "nursery.log", env, self._note_exit)
+        self._places = places.Places(spec.cluster, run_dir, temp_dir, spec.log_level, self._note_exit)
+        self._nursery = self._places.here
+        self._hosts: list[Host] = []
         self._bootstrap: bootstrap.Bootstrap | None = None
 
     def start(self) -> None:
@@ -56,33 +56,35 @@ class Swarm:
         self._on_state("nursery", "starting", "importing petals")
         import_s = self._nursery.wait_ready(self.spec.start_deadline_s)
         self._on_state("nursery", "online", f"imports took {import_s:.1f} s")
-        fixed = {server.port for server in self.spec.servers if server.port is not None}
-        port, *ports = free_ports(1 + len(self.spec.servers), fixed)
-        self._on_state(bootstrap.NAME, "starting", f"port {port}")
-        self._bootstrap = bootstrap.Bootstrap(
-            self._nursery, port, self._temp_dir, self._log_path(bootstrap.NAME), self.spec.start_deadline_s
-        )
+        self._bootstrap = self._start_bootstrap()
         self._on_state(bootstrap.NAME, "online", self.initial_peers[0])
-        for server, free_port in zip(self.spec.servers, ports, strict=True):
-            self._add(server, server.port or free_port)
+        self._hosts = self._places.open(self.spec.start_deadline_s, self._on_state)
+        for server, (host, gpu) in zip(self.spec.servers, places.dealt(self.spec, self._hosts), strict=True):
+            self._add(server, host, gpu)
 
     def add(self, server: ServerSpec) -> None:
-        """Begin to start one more server; then :meth:`wait_ready`.
+        """Begin to start one more server, on the machine that has the fewest; then :meth:`wait_ready`.
 
         :param server: with a name of its own
         """
-        self._add(server, server.port or free_ports(1, {known.port for known in self.servers.values()})[0])
+        n_here = {id(host): 0 for host in self._hosts}
+        for known in self.servers.values():
+            n_here[id(known.host)] += 1
+        host = min(self._hosts, key=lambda one: n_here[id(one)])
+        self._add(server, host, places.gpus_of(self.spec, host, n_here[id(host)] + 1)[-1])
 
-    def _add(self, server: ServerSpec, port: int) -> None:
-        identity_path = self._temp_dir / f"{server.name}.id"
-        peer_id = self._nursery.identity(identity_path)
-        handle = ServerHandle(server, peer_id, port, identity_path, self._log_path(server.name))
+    def _add(self, server: ServerSpec, host: Host, gpu: dict[str, str | None]) -> None:
+        taken = self._fixed_ports() | {known.port for known in self.servers.values()}
+        port = server.port or host.free_ports(1, taken)[0]
+        identity_path = host.temp_dir / f"{server.name}.id"
+        peer_id = host.identity(identity_path)
+        handle = ServerHandle(server, peer_id, port, identity_path, self._log_path(server.name), host, gpu)
         self.servers[server.name] = handle
         self._start_server(handle)
 
     def close(self) -> None:
         """End every process."""
-        self._nursery.stop()
+        self._places.close()
         if self._bootstrap is not None:
             self._bootstrap.close()
 
@@ -137,7 +139,7 @@ class Swarm:
 
     def kill(self, name: str) -> bool:
         """SIGKILL a server's whole process group, as a machine that dies; False if it was gone."""
-        return self._nursery.signal(name, signal.SIGKILL)
+        return self.servers[name].host.signal(name, signal.SIGKILL)
 
     def stop(self, name: str) -> bool:
         """SIGSTOP the whole group, as a machine that hangs; False if it was gone."""
@@ -149,7 +151,7 @@ class Swarm:
 
     def leave(self, name: str) -> bool:
         """SIGTERM to the server's main process: it announces that it is OFFLINE and ends; False if it was gone."""
-        return self._nursery.signal(name, signal.SIGTERM, leader_only=True)
+        return self.servers[name].host.signal(name, signal.SIGTERM, leader_only=True)
 
     def restart(self, name: str, deadline_s: float = 10.0) -> None:
         """Start a dead server again with the same peer id, port and blocks; then :meth:`wait_ready`.
@@ -193,13 +195,37 @@ class Swarm:
             raise SwarmFailed("the swarm has no bootstrap node yet")
         return self._bootstrap
 
+    def _start_bootstrap(self) -> bootstrap.Bootstrap:
+        port = self._nursery.free_ports(1, self._fixed_ports())[0]
+        self._on_state(bootstrap.NAME, "starting", f"port {port}")
+        return bootstrap.Bootstrap(
+            self._nursery, port, self._temp_dir, self._log_path(bootstrap.NAME), self.spec.start_deadline_s
+        )
+
+    def _fixed_ports(self) -> set[int]:
+        return {server.port for server in self.spec.servers if server.port is not None}
+
     def _log_path(self, name: str) -> Path:
         return self._log_dir / f"{name}.log"
 
     def _start_server(self, server: ServerHandle) -> None:
         own = server.spec
-        args = {"argv": server_argv(self.spec, server, self.initial_peers), **dict(own.options)}
-        child = self._nursery.spawn(own.kind, own.name, args, server.log_path, channel=False, env={})
+        args = {
+            "argv": server_argv(self.spec, server, self.initial_peers),
+            "name": own.name,
+            "network": self.spec.network.server_options(),
+            **dict(own.options),
+        }
+        fresh = starts_fresh(self.spec.cluster, self.spec.device)
+        child = server.host.spawn(
+            own.kind,
+            own.name,
+            args,
+            server.log_path,
+            channel=False,
+            env=server.gpu if fresh else {},
+            fresh=fresh,
+        )
         server.child = child
         self._set_state(server, "starting", f"pid {child.pid}, blocks {server.span or 'of its choice'}")
 
@@ -219,7 +245,7 @@ class Swarm:
                 raise SwarmFailed(server.report())
 
     def _signal(self, name: str, number: int, state: str) -> bool:
-        done = self._nursery.signal(name, number)
+        done = self.servers[name].host.signal(name, number)
         if done:
             self._set_state(self.servers[name], state, signal.Signals(number).name)
         return done
@@ -254,7 +280,7 @@ def deploy(
     validate(spec, whole=whole)
     with ExitStack() as stack:
         stack.enter_context(_sigterm_raises())
-        temp_dir = Path(tempfile.mkdtemp(prefix="swarmlab-", dir=_short_temp_root()))
+        temp_dir = make_temp_dir()
         stack.callback(shutil.rmtree, temp_dir, ignore_errors=True)
         swarm = Swarm(spec, run_dir.resolve(), temp_dir, on_state or (lambda *_: None))
         stack.callback(swarm.close)
@@ -262,19 +288,6 @@ def deploy(
         if wait:
             swarm.wait_ready()
         yield swarm
-
-
-def _short_temp_root() -> Path:
-    """Where sockets may live: their paths are limited, and some systems have long ones for temporary files.
-
-    :raises BadInput: if there is no such folder
-    """
-    roots = (Path(tempfile.gettempdir()), Path("/tmp"))
-    for root in roots:
-        if len(os.fsencode(root)) <= MAX_TEMP_ROOT_BYTES and os.access(root, os.W_OK):
-            return root
-    allowed = f"a writable folder whose path has at most {MAX_TEMP_ROOT_BYTES} bytes (sockets live in it)"
-    raise BadInput("TMPDIR", str(roots[0]), allowed)
 
 
 @contextmanager

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import swarmlab
 from swarmlab.channel import Channel, Listener
 from swarmlab.errors import SwarmFailed
+from swarmlab.health.processes import group_states
+from swarmlab.swarm.cluster import CUDA_VISIBLE
 from swarmlab.swarm.ready import log_tail
-from swarmlab.swarm.spec import is_free
+from swarmlab.swarm.spec import HOST, is_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 NURSERY_MODULE = "swarmlab.bridge.nursery"
 ANSWER_S = 30.0
@@ -80,12 +82,22 @@ class Nursery:
 
     :param temp_dir: of the swarm; short, since sockets live in it; removed when the nursery ends, however that be
     :param on_exit: called from a thread with each child whose group is gone
+    :param address: of this machine, that servers listen on
+    :param gpus: that servers share, as ``CUDA_VISIBLE_DEVICES`` names them
     """
 
     def __init__(
-        self, temp_dir: Path, log_path: Path, env: Mapping[str, str], on_exit: Callable[[Child], None]
+        self,
+        temp_dir: Path,
+        log_path: Path,
+        env: Mapping[str, str],
+        on_exit: Callable[[Child], None],
+        *,
+        address: str = HOST,
+        gpus: Sequence[str] = (),
     ) -> None:
-        self.log_path, self._temp_dir, self._on_exit = log_path, temp_dir, on_exit
+        self.log_path, self.temp_dir, self._on_exit = log_path, temp_dir, on_exit
+        self.address, self.gpus = address, tuple(gpus)
         self._children: dict[int, Child] = {}
         self._early_exits: dict[int, int] = {}
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
@@ -117,21 +129,24 @@ class Nursery:
         log_path: Path,
         *,
         channel: bool,
-        env: Mapping[str, str],
+        env: Mapping[str, str | None],
+        fresh: bool = False,
     ) -> Child:
         """Fork a child.
 
         :param kind: ``module`` or ``module:function`` in ``swarmlab.bridge``
         :param args: JSON values, given to the function
         :param channel: whether the child gets a channel to talk over
+        :param env: None unsets a variable, for a fresh child
+        :param fresh: whether it starts Python anew, as one that uses a GPU must
         :raises SwarmFailed: if it cannot be forked
         """
         with self._lock:
             self._n_requests += 1
-            listener = Listener(self._temp_dir / f"c{self._n_requests}.sock") if channel else None
+            listener = Listener(self.temp_dir / f"c{self._n_requests}.sock") if channel else None
         answer = self.request(
             "spawn", kind=kind, name=name, args=dict(args), log=str(log_path), env=dict(env),
-            channel=str(listener.path) if listener else "",
+            channel=str(listener.path) if listener else "", fresh=fresh,
         )  # fmt: skip
         if not answer["ok"]:
             raise SwarmFailed(f"cannot start {name}: {answer['error']}")
@@ -153,6 +168,14 @@ class Nursery:
     def signal(self, name: str, number: int, *, leader_only: bool = False) -> bool:
         """Signal a child's whole group (or its leader alone); False if it is gone already."""
         return self.request("signal_leader" if leader_only else "signal", name=name, signal=int(number))["ok"]
+
+    def free_ports(self, count: int, taken: set[int]) -> list[int]:
+        """Ports of its address that nothing listens on."""
+        return free_ports(count, taken, self.address)
+
+    def group_states(self, pgid: int) -> dict[int, str]:
+        """States of the processes of a group."""
+        return group_states(pgid)
 
     def request(self, op: str, **fields: Any) -> dict[str, Any]:
         with self._lock:
@@ -227,15 +250,15 @@ class Nursery:
         self._on_exit(child)
 
 
-def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Ports on 127.0.0.1 that nothing listens on, in an order that differs between runs on one machine."""
+def free_ports(count: int, taken: set[int], address: str = HOST) -> list[int]:
+    """Ports of this machine that nothing listens on, in an order that differs between runs on one machine."""
     candidates = (port for port in random.SystemRandom().sample(PORTS, len(PORTS)) if port not in taken)
     found: list[int] = []
     while len(found) < count:
         port = next(candidates, None)
         if port is None:
             raise SwarmFailed(f"no {count} free ports in {PORTS.start}..{PORTS.stop - 1}")
-        if is_free(port):
+        if is_free(port, address):
             found.append(port)
     return found
 
@@ -247,4 +270,6 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
     # torch and transformers warn about each other at every import and every block
     quiet = {"PYTHONWARNINGS": "ignore::FutureWarning,ignore::UserWarning"}
-    return {**os.environ, **single, **quiet, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
+    # bitsandbytes initialises CUDA when it is imported, which would start threads and spoil every fork
+    blind = {CUDA_VISIBLE: ""}
+    return {**os.environ, **single, **quiet, **blind, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}

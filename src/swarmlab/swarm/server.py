@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.ready import log_tail
-from swarmlab.swarm.spec import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from swarmlab.swarm.cluster import Host
     from swarmlab.swarm.local import Child
     from swarmlab.swarm.spec import ServerSpec, SwarmSpec
     from swarmlab.types import Span
@@ -23,6 +23,10 @@ class ServerHandle:
     """One server of a running swarm.
 
     :param peer_id: known before the server starts, and the same after every restart; so is the port
+    :param identity_path: of its key, on its host
+    :param log_path: of its log, here
+    :param host: the machine it runs on
+    :param gpu: variables by which it sees its own GPU only
     :param child: its processes; None before the first start
     :param state: starting, joining, online, stopped or dead
     """
@@ -32,6 +36,8 @@ class ServerHandle:
     port: int
     identity_path: Path
     log_path: Path
+    host: Host
+    gpu: dict[str, str | None]
     child: Child | None = None
     state: str = "dead"
 
@@ -58,6 +64,10 @@ class ServerHandle:
     def alive(self) -> bool:
         return self.child is not None and not self.child.gone.is_set()
 
+    def group_states(self, pgid: int) -> dict[int, str]:
+        """States of the processes of a group on its machine."""
+        return self.host.group_states(pgid)
+
     def report(self) -> str:
         """How it stands, with the end of its log, for an error message."""
         status = self.child.status if self.child else None
@@ -66,15 +76,16 @@ class ServerHandle:
 
 
 def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[str]) -> list[str]:
-    """Arguments of ``petals.cli.run_server``; with them nothing is measured and nobody outside the swarm is asked."""
-    own, maddr = server.spec, f"/ip4/{HOST}/tcp/{server.port}"
+    """Arguments of ``petals.cli.run_server``; with them nobody outside the swarm is asked."""
+    own, maddr = server.spec, f"/ip4/{server.host.address}/tcp/{server.port}"
     held = ["--block_indices", str(own.span)] if own.span else ["--num_blocks", str(own.n_blocks)]
     options = {
         "--dht_prefix": spec.dht_prefix,
         "--host_maddrs": maddr,
         "--announce_maddrs": maddr,
         "--identity_path": server.identity_path,
-        "--throughput": float(own.throughput_tps),
+        # "auto" would take what another server left in its cache folder, perhaps of another time and load
+        "--throughput": "eval" if spec.throughput == "measured" else float(own.throughput_tps),
         "--num_handlers": spec.num_handlers,
         "--attn_cache_tokens": spec.attn_cache_tokens,
         "--torch_dtype": spec.torch_dtype,

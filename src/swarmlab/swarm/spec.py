@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
 
 from swarmlab.errors import BadInput
+from swarmlab.swarm.cluster import ClusterSettings, starts_fresh
+from swarmlab.swarm.network import NetworkSettings
 from swarmlab.types import MAX_THROUGHPUT_TPS, Span
 
 if TYPE_CHECKING:
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
+THROUGHPUTS = ("given", "measured")
 MAX_HANDLERS = 64  # petals' own default is 8
 
 # Measured for servers forked from one nursery: memory of their own, without weights and attention caches.
 SERVER_BYTES = 250 * 2**20
+# The same for a server with a Python of its own: nothing that was imported is shared. With a GPU, its context, too.
+FRESH_SERVER_BYTES = 1200 * 2**20
 # The nursery with petals imported, and the bootstrap node.
 BASE_BYTES = 600 * 2**20
 
@@ -32,8 +37,8 @@ class ServerSpec:
 
     :param span: the blocks it holds; None lets petals choose ``n_blocks`` of them
     :param n_blocks: how many blocks to choose; only without ``span``
-    :param throughput_tps: what it announces, tokens/s through each block (nothing is measured)
-    :param port: TCP port on 127.0.0.1; None takes a free one, kept over restarts
+    :param throughput_tps: what it announces, tokens/s through each block, unless the swarm's servers measure it
+    :param port: TCP port; None takes a free one, kept over restarts
     :param argv: more arguments of ``petals.cli.run_server``; of two equal ones the later counts
     :param kind: the function in ``swarmlab.bridge`` that its process runs
     :param options: names and values of what that function takes beside ``argv``
@@ -51,7 +56,7 @@ class ServerSpec:
 
 @dataclass(frozen=True)
 class SwarmSpec:
-    """A whole swarm on this machine.
+    """A whole swarm.
 
     :param model_path: absolute path of a checkpoint folder
     :param dht_prefix: under which the blocks are announced; no dot or blank in it
@@ -66,6 +71,10 @@ class SwarmSpec:
     :param device: of the blocks, as torch names it
     :param log_level: of hivemind and petals in the children's logs
     :param argv: more arguments of ``petals.cli.run_server`` for every server
+    :param cluster: where its servers run
+    :param network: what lies between them
+    :param throughput: given: each server announces its ``throughput_tps``; measured: what petals measures on its
+        device, once per server at its start
     """
 
     model_path: Path
@@ -82,6 +91,9 @@ class SwarmSpec:
     device: str = "cpu"
     log_level: str = "INFO"
     argv: tuple[str, ...] = ()
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    throughput: str = "given"
 
 
 def validate(spec: SwarmSpec, *, whole: bool = True) -> None:
@@ -97,8 +109,14 @@ def validate(spec: SwarmSpec, *, whole: bool = True) -> None:
         _validate_server(server, f"swarm.servers[{index}]", spec.n_blocks)
     if whole:
         _validate_coverage(spec)
-    _validate_ports(spec.servers)
-    _validate_memory(spec)
+    if spec.throughput not in THROUGHPUTS:
+        raise BadInput("swarm.throughput", spec.throughput, ", ".join(THROUGHPUTS))
+    if spec.cluster.kind == "slurm" and spec.cluster.address is None:
+        allowed = "only inside a job that `python -m swarmlab.swarm.slurm` has written (docs/clusters.md)"
+        raise BadInput("cluster", "slurm", allowed)
+    if spec.cluster.kind == "local":  # of other machines, nothing is known yet
+        _validate_ports(spec.servers)
+        _validate_memory(spec)
 
 
 def _validate_model(spec: SwarmSpec) -> None:
@@ -176,14 +194,16 @@ def _validate_memory(spec: SwarmSpec) -> None:
 def memory_bytes(spec: SwarmSpec) -> int:
     """Estimate of what the swarm's processes will take, from measured sizes of processes and the weights."""
     held = sum(server.span.length if server.span else server.n_blocks or 0 for server in spec.servers)
-    return BASE_BYTES + len(spec.servers) * SERVER_BYTES + held * spec.block_bytes
+    weights_bytes = held * spec.block_bytes if spec.device == "cpu" else 0
+    each_bytes = FRESH_SERVER_BYTES if starts_fresh(spec.cluster, spec.device) else SERVER_BYTES
+    return BASE_BYTES + len(spec.servers) * each_bytes + weights_bytes
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, address: str = HOST) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True
