@@ -18,6 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from swarmlab.analysis.failure_rates_grid import GridSettings
 from swarmlab.analysis.failure_rates_grid import check as check_grid
+from swarmlab.analysis.recovery_speed_grid import SpeedSettings
+from swarmlab.analysis.recovery_speed_grid import check as check_speed
 from swarmlab.errors import BadInput
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import SimSettings
@@ -38,6 +40,7 @@ ARMS_OF = {
     "failover": ("petals", "issue_patch", "swarmlab", "swarmlab_standby"),
     "failover_soak": ("petals", "issue_patch", "swarmlab"),
     "failure_rates": ("restart", "cacheless", "swarmlab", "petals"),
+    "recovery_speed": ("swarmlab", "swarmlab_standby"),
 }
 
 PLACEMENT_ARMS = (
@@ -187,6 +190,7 @@ class RunSettings:
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
     soak: SoakSettings = field(default_factory=SoakSettings)
     rates: GridSettings = field(default_factory=GridSettings)
+    speed: SpeedSettings = field(default_factory=SpeedSettings)
     sim: SimSettings = field(default_factory=SimSettings)
     rebalance: RebalanceSettings = field(default_factory=RebalanceSettings)
 
@@ -317,6 +321,7 @@ def _check(settings: RunSettings) -> None:
     _check_swarm(settings.swarm, here=settings.cluster.kind == "local")
     _check_soak(settings.soak)
     check_grid(settings.rates)
+    check_speed(settings.speed)
 
 
 def _check_soak(soak: SoakSettings) -> None:

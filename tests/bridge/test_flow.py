@@ -136,6 +136,6 @@ def test_without_spares_there_are_no_standbys():
     async def story(driver: Driver) -> None:
         for _ in range(10):
             assert await driver.step(5)
-        assert driver.flow._standbys.tokens_fed == 0
+        assert driver.flow.standby_cost.tokens == 0
 
     drive(story, (0, 3), (3, 6), n_blocks=6, standby_tokens=2)

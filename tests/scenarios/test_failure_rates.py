@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from swarmlab.bridge.models import Checkpoint
 from swarmlab.channel import ChannelClosed
 from swarmlab.errors import BadInput
 from swarmlab.record.load import load_run
@@ -103,9 +104,9 @@ class Seen:
 
 @pytest.fixture
 def experiment(tmp_path, monkeypatch):
-    checkpoint: Any = SimpleNamespace(
+    checkpoint = Checkpoint(
         path=tmp_path, dht_prefix="m", n_blocks=16, model_id="m", sha256="0", has_tokenizer=False, vocab_size=256,
-        max_tokens=4096,
+        max_tokens=4096, hidden_size=64, dtype="float32",
     )  # fmt: skip
     swarms = []
 

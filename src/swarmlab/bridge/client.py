@@ -164,11 +164,13 @@ class ClientRun:
         save_states(Path(self._args["states_path"]), arrays)
 
     def standby_cost(self) -> dict[str, Any]:
-        """What warm standbys cost: tokens (batch times positions) sent to them, and seconds of their servers."""
+        """What warm standbys cost: tokens (batch times positions) sent to them, seconds of their servers, traffic."""
         if not isinstance(self.session, FaultTolerantSession):
             return {}
-        tokens, seconds = self.session.standby_cost
-        return {"standby_tokens": tokens, "standby_s": seconds}
+        cost = self.session.standby_cost
+        return {
+            "standby_tokens": cost.tokens, "standby_s": cost.seconds, "standby_bytes": cost.n_bytes,
+        }  # fmt: skip
 
     def text(self) -> list[str] | None:
         """The generated text of each row, if the model comes with a tokenizer."""

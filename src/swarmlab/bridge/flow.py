@@ -20,7 +20,7 @@ import torch
 from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
 from swarmlab.bridge.rebuild import Budget, Recovery, close_streams, rebuild
-from swarmlab.bridge.standby import Standbys
+from swarmlab.bridge.standby import StandbyCost, Standbys
 from swarmlab.bridge.stream import SpanStream
 from swarmlab.bridge.wire import NextServer
 from swarmlab.recovery.failure import Cause, HistoryTooLarge, PeerFailed
@@ -72,9 +72,9 @@ class Flow:
         ]
 
     @property
-    def standby_cost(self) -> tuple[int, float]:
-        """Tokens fed to warm standbys so far, and the seconds that took."""
-        return self._standbys.tokens_fed, self._standbys.seconds_fed
+    def standby_cost(self) -> StandbyCost:
+        """What warm standbys have cost so far."""
+        return self._standbys.cost
 
     @property
     def history_bytes(self) -> int:

@@ -23,6 +23,7 @@ from petals.client.routing import RemoteSequenceManager
 from swarmlab.bridge.chain import Session
 from swarmlab.bridge.flow import EventHandler, Flow, StepInput
 from swarmlab.bridge.router import Router
+from swarmlab.bridge.standby import StandbyCost
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span
 
@@ -77,8 +78,8 @@ class FaultTolerantSession:
         return self._flow.history_bytes
 
     @property
-    def standby_cost(self) -> tuple[int, float]:
-        """Tokens (batch times positions) fed to warm standbys so far, and the seconds they took for it."""
+    def standby_cost(self) -> StandbyCost:
+        """What warm standbys have cost so far."""
         return self._flow.standby_cost
 
     def step_end(self, step: int) -> int:

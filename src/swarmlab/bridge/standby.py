@@ -41,6 +41,20 @@ class Standby:
         return self.task is None or self.task.done()
 
 
+@dataclass
+class StandbyCost:
+    """What the standbys of a session have cost so far.
+
+    :param tokens: batch times positions, over all standbys
+    :param seconds: of their servers, as seen from here
+    :param n_bytes: of requests and replies
+    """
+
+    tokens: int = 0
+    seconds: float = 0.0
+    n_bytes: int = 0
+
+
 class Standbys:
     """The standbys of one session; each is kept with the link it stands by for.
 
@@ -49,8 +63,7 @@ class Standbys:
 
     def __init__(self, session: Session, lag_tokens: int) -> None:
         self._session, self._lag_tokens = session, lag_tokens
-        self.tokens_fed = 0  # batch times positions, over all standbys: the price in traffic
-        self.seconds_fed = 0.0  # the price in servers' time, as seen from here
+        self.cost = StandbyCost()
 
     def follow(self, links: list[Link]) -> None:
         """After a step: find spares for live spans that have none, and feed those that lag behind."""
@@ -156,9 +169,7 @@ class Standbys:
                 standby.tried_at_s, standby.fed_steps = time.monotonic(), 0
                 standby.link = await self._open_spare(link)
             if standby.link is not None:
-                started_at_s, n_tokens = time.monotonic(), await self._feed(link, standby, n_steps)
-                self.tokens_fed += n_tokens
-                self.seconds_fed += time.monotonic() - started_at_s
+                await self._feed(link, standby, n_steps)
         except PeerFailed as failure:  # nothing is lost but the spare
             self._session.router.blame(failure.attempt)
             self._close(standby)
@@ -173,12 +184,17 @@ class Standbys:
         stream = await session.open(hop, None)
         return Link(link.span, SpanHistory(), link.latency.copy(), stream)
 
-    async def _feed(self, link: Link, standby: Standby, n_steps: int) -> int:
+    async def _feed(self, link: Link, standby: Standby, n_steps: int) -> None:
         assert standby.link is not None
+        assert standby.link.stream is not None
+        stream, started_at_s = standby.link.stream, time.monotonic()
+        sent_bytes = stream.n_bytes
         standby.link.history = link.history
         outputs = await self._session.replay(standby.link, n_steps, standby.fed_steps)
         standby.fed_steps = n_steps
-        return outputs.shape[0] * outputs.shape[1]
+        self.cost.tokens += outputs.shape[0] * outputs.shape[1]
+        self.cost.seconds += time.monotonic() - started_at_s
+        self.cost.n_bytes += stream.n_bytes - sent_bytes
 
     def _close(self, standby: Standby) -> None:
         if standby.task is not None and standby.task is not asyncio.current_task():

@@ -38,7 +38,7 @@ class SpanStream:
     ) -> None:
         self.peer_id, self.span = peer_id, span
         self.opened_at_s = self.used_at_s = time.monotonic()
-        self.n_requests = 0
+        self.n_requests = self.n_bytes = 0  # bytes of requests and replies
         self._writer = writer
         self._replies: asyncio.Queue[runtime_pb2.ExpertResponse | None] = asyncio.Queue()
         self._failure: PeerFailed | None = None
@@ -96,6 +96,7 @@ class SpanStream:
         if self._failure is not None:
             raise self._failure
         self.n_requests += 1
+        self.n_bytes += request.ByteSize()
         try:
             await P2P.send_protobuf(request, self._writer)
         except (ConnectionError, RuntimeError, OSError) as error:
@@ -115,6 +116,7 @@ class SpanStream:
             assert self._failure is not None
             raise self._failure
         self.used_at_s = time.monotonic()
+        self.n_bytes += reply.ByteSize()
         return reply
 
     def abandon(self, cause: Cause, detail: str) -> PeerFailed:

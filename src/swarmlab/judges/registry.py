@@ -5,12 +5,21 @@ from __future__ import annotations
 from types import ModuleType
 
 from swarmlab.errors import BadInput
-from swarmlab.judges import failover, failover_soak, failure_rates, rebalance, report_389, simulated
+from swarmlab.judges import (
+    failover,
+    failover_soak,
+    failure_rates,
+    rebalance,
+    recovery_speed,
+    report_389,
+    simulated,
+)
 
 JUDGES: dict[str, ModuleType] = {
     "failover": failover,
     "failover_soak": failover_soak,
     "failure_rates": failure_rates,
+    "recovery_speed": recovery_speed,
     "rebalance": rebalance,
     "rebalance_under_load": rebalance,
     "report_389": report_389,

@@ -180,7 +180,8 @@ class ArmRun:
 
     def _on_done(self, message: Message) -> None:
         self._text = message.get("text")
-        self._extra = {name: message[name] for name in ("standby_tokens", "standby_s") if name in message}
+        names = ("standby_tokens", "standby_s", "standby_bytes")
+        self._extra = {name: message[name] for name in names if name in message}
 
     def _look_for_assertion(self, text: str) -> None:
         self._seen_broken_input_cache = self._seen_broken_input_cache or BROKEN_INPUT_CACHE in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from swarmlab.bridge.models import Checkpoint, ensure_model
 from swarmlab.scenarios.failover import Failover
@@ -22,19 +23,26 @@ def build_failover(settings: RunSettings) -> Failover:
     checkpoint = checkpoint_of(settings)
     folder = Path(settings.scenarios_dir) if settings.scenarios_dir else FOLDER
     experiment = Failover(
-        checkpoint=checkpoint,
+        **common(settings, checkpoint),
         scenarios=load_scenarios(settings.scenarios, checkpoint.n_blocks, folder),
-        arms=settings.arms,
-        swarm=swarm_spec(settings, checkpoint),
-        throughput_tps=settings.swarm.throughput_tps,
-        client=settings.client.as_petals(),
-        recovery=asdict(settings.recovery_settings()),
         deadline_s=settings.deadline_s,
         floor_repeats=settings.floor_repeats,
-        seed=settings.seed,
     )
     experiment.check()
     return experiment
+
+
+def common(settings: RunSettings, checkpoint: Checkpoint) -> dict[str, Any]:
+    """What every experiment needs in which clients of several arms meet failures on a real swarm."""
+    return {
+        "checkpoint": checkpoint,
+        "arms": settings.arms,
+        "swarm": swarm_spec(settings, checkpoint),
+        "throughput_tps": settings.swarm.throughput_tps,
+        "client": settings.client.as_petals(),
+        "recovery": asdict(settings.recovery_settings()),
+        "seed": settings.seed,
+    }
 
 
 def checkpoint_of(settings: RunSettings) -> Checkpoint:

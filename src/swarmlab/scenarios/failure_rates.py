@@ -59,7 +59,7 @@ class FailureRates:
 
     @property
     def model(self) -> dict[str, Any]:
-        return {"id": self.checkpoint.model_id, "hash": self.checkpoint.sha256}
+        return self.checkpoint.identity
 
     @property
     def cells(self) -> list[Cell]:

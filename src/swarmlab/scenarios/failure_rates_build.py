@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from swarmlab.analysis.failure_rates_model import N_STAGES
 from swarmlab.errors import BadInput
-from swarmlab.scenarios.failover_build import checkpoint_of, swarm_spec
+from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failure_rates import FailureRates
 from swarmlab.settings import RunSettings
 
@@ -20,18 +18,12 @@ def build_failure_rates(settings: RunSettings) -> FailureRates:
     if checkpoint.n_blocks < N_STAGES:
         raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {N_STAGES}")
     experiment = FailureRates(
-        checkpoint=checkpoint,
-        arms=settings.arms,
+        **common(settings, checkpoint),
         lengths=grid.lengths,
         rates=grid.rates,
         repeats=grid.repeats,
         budget_s=grid.budget_s,
         bounded_s=grid.bounded_s,
-        swarm=swarm_spec(settings, checkpoint),
-        throughput_tps=settings.swarm.throughput_tps,
-        client=settings.client.as_petals(),
-        recovery=asdict(settings.recovery_settings()),
-        seed=settings.seed,
     )
     experiment.check()
     return experiment

@@ -10,6 +10,7 @@ from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
 from swarmlab.scenarios.failure_rates_build import build_failure_rates
 from swarmlab.scenarios.rebalance_build import build_rebalance
+from swarmlab.scenarios.recovery_speed_build import build_recovery_speed
 from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.scenarios.soak_build import build_soak
 from swarmlab.settings import RunSettings
@@ -23,6 +24,7 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "rebalance": build_rebalance,
     "rebalance_under_load": build_rebalance,
     "failure_rates": build_failure_rates,
+    "recovery_speed": build_recovery_speed,
 }
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from swarmlab.errors import BadInput
 from swarmlab.faults.nemesis import NemesisSettings
-from swarmlab.scenarios.failover_build import checkpoint_of, swarm_spec
+from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failover_files import UNITS, scale
 from swarmlab.scenarios.soak import Soak
 from swarmlab.settings import RunSettings
@@ -35,14 +33,9 @@ def build_soak(settings: RunSettings) -> Soak:
     if checkpoint.n_blocks < UNITS:
         raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
     experiment = Soak(
-        checkpoint=checkpoint,
-        arms=settings.arms,
+        **common(settings, checkpoint),
         servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
-        swarm=swarm_spec(settings, checkpoint),
-        throughput_tps=settings.swarm.throughput_tps,
         clients=soak.clients,
-        client=settings.client.as_petals(),
-        recovery=asdict(settings.recovery_settings()),
         nemesis=NemesisSettings(
             failures_per_minute=soak.failures_per_minute,
             slowdowns_per_minute=soak.slowdowns_per_minute,
@@ -59,7 +52,6 @@ def build_soak(settings: RunSettings) -> Soak:
         duration_s=60 * settings.minutes,
         deadline_s=settings.deadline_s,
         tolerance=settings.tolerance,
-        seed=settings.seed,
     )
     experiment.check()
     return experiment

@@ -11,7 +11,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from swarmlab.bridge.models.manifest import check_manifest, content_sha256, read_manifest, sha256_of
+from swarmlab.bridge.models.file_hash import known_sha256
+from swarmlab.bridge.models.llama_shapes import SYNTHETIC
+from swarmlab.bridge.models.manifest import check_manifest, content_sha256, read_manifest
 from swarmlab.errors import BadInput
 
 WEIGHTS = "model.safetensors"
@@ -51,6 +53,11 @@ class Checkpoint:
     has_tokenizer: bool
     dht_prefix: str
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What ``run.json`` says of it."""
+        return {"id": self.model_id, "hash": self.sha256}
+
 
 def open_checkpoint(path: str | Path) -> Checkpoint:
     """Read the headers and hash the contents of a checkpoint.
@@ -65,7 +72,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     stored = _read_headers(folder, weight_files)
     dtype = _check_tensors(folder, config, stored)
     others = [name for name in OTHER_FILES if (folder / name).is_file()]
-    hashes = {name: sha256_of(folder / name) for name in ("config.json", *weight_files, *others)}
+    hashes = {name: known_sha256(folder / name) for name in ("config.json", *weight_files, *others)}
     manifest = read_manifest(folder)
     if manifest is not None:
         check_manifest(folder, manifest, hashes)
@@ -187,7 +194,10 @@ def _check_tensors(
 ) -> str:
     """Hold what is stored against the config; returns the dtype of the block weights."""
     weight_map = _read_json(folder / INDEX)["weight_map"] if (folder / INDEX).is_file() else None
-    for key, shape in expected_tensors(config).items():
+    expected = expected_tensors(config)
+    if SYNTHETIC in config:  # its blocks are drawn
+        expected = {key: shape for key, shape in expected.items() if not key.startswith("model.layers.")}
+    for key, shape in expected.items():
         if key not in stored:
             raise _bad(folder, f"a checkpoint that holds {key} {shape}")
         name, stored_shape, dtype = stored[key]
@@ -197,7 +207,8 @@ def _check_tensors(
             raise _bad(folder / name, f"{key} as one of {', '.join(DTYPES)}, not {dtype}")
         if weight_map is not None and weight_map.get(key) != name:
             raise _bad(folder / INDEX, f"{key} listed in {name}, where it is")
-    return DTYPES[stored["model.layers.0.self_attn.q_proj.weight"][2]]
+    a_block_weight = "model.layers.0.self_attn.q_proj.weight"
+    return DTYPES[stored[a_block_weight if a_block_weight in expected else "model.embed_tokens.weight"][2]]
 
 
 def expected_tensors(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

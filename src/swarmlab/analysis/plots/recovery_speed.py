@@ -1,0 +1,114 @@
+"""The figure of +exp=recovery_speed: every recovery beside its floor, and where the time of a recovery goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.recovery_speed import STAGES
+from swarmlab.analysis.style import style_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from swarmlab.analysis.recovery_speed import Record
+
+GOAL = 1.3
+# told apart without colour: white, hatched both ways, grey
+LOOKS: dict[str, Any] = {
+    "detect_s": {"facecolor": "white", "hatch": "....."},
+    "reroute_s": {"facecolor": "white", "hatch": "/////"},
+    "connect_s": {"facecolor": "white", "hatch": "xxxxx"},
+    "replay_s": {"facecolor": "0.7"},
+}
+WORDS = {"detect_s": "detect", "reroute_s": "reroute", "connect_s": "connect", "replay_s": "replay"}
+
+
+def recovery_speed_figure(
+    record: Record, scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]
+) -> Figure:
+    """Left: every recovery as a multiple of its floor. Right: the stages of a recovery, and the floor as a line.
+
+    :param scenarios: as in ``summary.json``
+    :param info: ``run.json``, for the caption
+    """
+    rows = [(name, arm, cell) for name, arms in scenarios.items() for arm, cell in arms.items()]
+    with rc_context(LOOK):
+        figure = Figure(figsize=(9.5, 1.8 + 0.3 * len(rows)), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
+        for y, (name, arm, cell) in enumerate(rows):
+            _draw_ratios(left, y, record, name, arm, cell)
+            _draw_stages(right, y, cell)
+        left.axvline(1.0, color="0.3", linewidth=0.9)
+        left.axvline(GOAL, color="0.3", linewidth=0.9, linestyle=(0, (4, 2)))
+        left.set_xscale("log")
+        left.set_xticks([0.1, 0.2, 0.5, 1, GOAL, 2, 3], ["0.1", "0.2", "0.5", "1", str(GOAL), "2", "3"])
+        left.minorticks_off()
+        left.set_xlabel("times the floor (log scale); solid line: the floor, dashed: the goal")
+        right.set_xlabel("milliseconds")
+        left.set_yticks(range(len(rows)), [_label(arm, cell) for _, arm, cell in rows])
+        left.set_ylim(len(rows) - 0.4, -0.6)
+        for axes in (left, right):
+            draw_grid(axes, "x")
+        left.set_title("each recovery, and the median with its 95 % interval", loc="left")
+        right.set_title("where the time goes (medians)", loc="left")
+        figure.suptitle("Recovery beside its floor: one connection and one prefill of the same history")
+        below: Any = {"loc": "outside lower center", "ncols": 6, "frameon": False, "fontsize": SMALL}
+        figure.legend(handles=_legend(), **below)
+        put_caption(figure, caption(rows, info))
+    return figure
+
+
+def caption(rows: list[tuple[str, str, Mapping[str, Any]]], info: Mapping[str, Any]) -> str:
+    sessions = sum(cell["sessions"] for _, _, cell in rows)
+    return (
+        f"n = {sessions} sessions with one failure each; the servers of one span, or of the first and the last of "
+        f"three at the same moment, are killed between two steps. {provenance(info)} Floor: by petals' own code "
+        "without a failure, on the servers that took over, all failed spans at once, the fastest of the repeats. A "
+        "standby has been fed all but the newest tokens before the failure, so it can be faster than any replay."
+    )
+
+
+def _label(arm: str, cell: Mapping[str, Any]) -> str:
+    spans = f"{cell['failed_spans']} span{'' if cell['failed_spans'] == 1 else 's'}"
+    return f"{cell['history_tokens']} tokens, {spans}: {style_of(arm).label}"
+
+
+def _draw_ratios(axes: Axes, y: int, record: Record, name: str, arm: str, cell: Mapping[str, Any]) -> None:
+    style, value = style_of(arm), cell["recovery_over_floor"]
+    ratios = [repeat.over(repeat.floor_s) for repeat in record.repeats(name, arm)]
+    known = [ratio for ratio in ratios if ratio is not None]
+    axes.plot(known, [y] * len(known), linestyle="none", marker="|", markersize=7, color="0.5", zorder=2)
+    if value is None:
+        return
+    low, high = cell["recovery_over_floor_low"], cell["recovery_over_floor_high"]
+    spread = None if low is None or high is None else [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+    axes.errorbar(
+        [value], [y], xerr=spread, color=style.color, marker=style.marker, markersize=5, capsize=3, zorder=3
+    )
+    axes.annotate(
+        f"{value:.2f}", (value, y), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=SMALL
+    )
+
+
+def _draw_stages(axes: Axes, y: int, cell: Mapping[str, Any]) -> None:
+    left_ms = 0.0
+    for stage in STAGES:
+        width_ms = 1000 * (cell[stage] or 0.0)
+        axes.barh([y], [width_ms], left=left_ms, height=0.6, edgecolor="0.2", linewidth=0.6, **LOOKS[stage])
+        left_ms += width_ms
+    if cell["floor_s"] is not None:
+        axes.plot([1000 * cell["floor_s"]] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.6, zorder=3)
+
+
+def _legend() -> list[Any]:
+    patches: list[Any] = [Patch(edgecolor="0.2", label=WORDS[stage], **LOOKS[stage]) for stage in STAGES]
+    floor: Any = {"color": "black", "linewidth": 1.6, "label": "floor"}
+    one: Any = {"color": "0.5", "linestyle": "none", "marker": "|", "markersize": 7, "label": "one recovery"}
+    return [*patches, Line2D([], [], **floor), Line2D([], [], **one)]

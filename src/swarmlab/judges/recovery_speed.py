@@ -1,0 +1,55 @@
+"""Judges +exp=recovery_speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis.checks import guard
+from swarmlab.analysis.plots.recovery_speed import recovery_speed_figure
+from swarmlab.analysis.recovery_speed import Record
+from swarmlab.analysis.recovery_speed import measure as measure_recovery_speed
+from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
+from swarmlab.analysis.recovery_speed_grid import cells
+from swarmlab.analysis.recovery_speed_table import recovery_speed_table
+from swarmlab.errors import BadInput
+from swarmlab.judges.measured import Measured
+from swarmlab.record.load import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from swarmlab.analysis.checks import Finding
+
+FIGURE_KINDS = ("faults", "failovers", "floors", "outcomes")
+
+
+def measure(run: Run, expected: dict[str, Any]) -> Measured:
+    """Every cell, from the raw rows.
+
+    :raises BadInput: if ``expected`` lacks ``all`` or ``cells``
+    """
+    for name in ("all", "cells"):
+        if not isinstance(expected.get(name), dict):
+            raise BadInput("expected", name, f"a mapping called {name}")
+    numbers: dict[str, Any] = {"arms": {}, "scenarios": {}}
+
+    def findings() -> Iterator[Finding]:
+        record = Record({kind: run.history(kind) for kind in run.kinds})
+        speed = run.config["speed"]
+        planned = cells(speed["histories"], speed["failed"])
+        numbers.update(measure_recovery_speed(record, planned, run.info["arms"]))
+        yield from check_recovery_speed(record, numbers, expected, planned, run.info)
+
+    found = guard("record", findings)
+    return Measured(numbers["arms"], numbers["scenarios"], tuple(found))
+
+
+def table(summary: Mapping[str, Any]) -> Table:
+    return recovery_speed_table(summary)
+
+
+def draw(run: Run, summary: Mapping[str, Any]) -> Any:
+    """The figure of a judged run, of matplotlib."""
+    record = Record({kind: run.history(kind) for kind in FIGURE_KINDS})
+    return recovery_speed_figure(record, summary["scenarios"], run.info)

@@ -1,0 +1,133 @@
+"""+exp=recovery_speed: how long a recovery takes, again and again, beside the floor of the very same recovery.
+
+Three spans, each held by two servers. In every session the servers of one span, or of the first and the last, die when
+a given number of positions is cached; what takes over is then asked by petals' own code to do the same without a
+failure. The swarm is whole, and every server has served something, before the next session begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from swarmlab.analysis.recovery_speed_grid import Cell
+from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.errors import BadInput
+from swarmlab.record.rundir import RunDir
+from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.recovery_speed_arm import SpeedArm
+from swarmlab.swarm.deploy import deploy
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.types import Span
+
+MARGIN_TOKENS = 64  # beyond the history, of a session
+SESSION_S = 5.0  # with the tiny model, most of it for servers that start again
+
+
+@dataclass(frozen=True)
+class RecoverySpeed:
+    """One run of the experiment.
+
+    :param servers: name and blocks of each
+    :param repeats: failures per cell and arm
+    :param client: fields of petals' ClientConfig
+    :param recovery: RecoverySettings by name
+    :param deadline_s: for one session
+    """
+
+    checkpoint: Checkpoint
+    arms: Sequence[str]
+    cells: Sequence[Cell]
+    repeats: int
+    servers: dict[str, Span]
+    swarm: SwarmSpec
+    throughput_tps: float
+    client: dict[str, Any]
+    recovery: dict[str, Any]
+    deadline_s: float
+    tolerance: float
+    floor_repeats: int
+    seed: int
+
+    world: Literal["real"] = "real"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return self.checkpoint.identity
+
+    @property
+    def parts(self) -> list[str]:
+        return [cell.name for cell in self.cells]
+
+    @property
+    def n_units(self) -> int:
+        return len(self.arms) * len(self.cells)
+
+    def describe(self) -> str:
+        sessions = self.n_units * self.repeats
+        return f"""\
+Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks:
+  {len(self.cells)} cells ({", ".join(self.parts)})
+  x arms {", ".join(self.arms)}, {self.repeats} failures each
+  about {sessions * SESSION_S / 60 + 0.5:.0f} minutes for a tiny model on two cores"""
+
+    def check(self) -> None:
+        """
+        :raises BadInput: before anything is started
+        """
+        validate(self._spec())
+        longest = max(cell.history for cell in self.cells) + MARGIN_TOKENS
+        if longest > self.checkpoint.max_tokens:
+            allowed = f"{MARGIN_TOKENS} less than the {self.checkpoint.max_tokens} positions of the model"
+            raise BadInput("speed.histories", longest - MARGIN_TOKENS, allowed)
+        prompts(self.checkpoint, 1, longest, self.seed)
+        if self.floor_repeats < 1:
+            raise BadInput("floor_repeats", self.floor_repeats, "at least 1: recoveries are compared with it")
+        # one span of the session, the floor, and a standby may be at the same server
+        if self.swarm.attn_cache_tokens < 3 * longest:
+            allowed = f"at least {3 * longest} (three sessions at once)"
+            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+
+    def run(self, run_dir: RunDir, progress: Progress) -> None:
+        """Run everything and record it; judging comes later, from the run folder.
+
+        :raises SwarmFailed: if servers do not start or come back
+        """
+
+        def note(name: str, state: str, detail: str) -> None:
+            run_dir.history.write("servers", "", server=name, state=state, detail=detail)
+            if state == "failed":
+                progress.on_state(name, state, detail)
+
+        with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
+            for arm in self.arms:
+                SpeedArm(
+                    swarm=swarm,
+                    arm=arm,
+                    cells=self.cells,
+                    repeats=self.repeats,
+                    history=run_dir.history,
+                    args=self._client_args(swarm.initial_peers, arm),
+                    deadline_s=self.deadline_s,
+                    progress=progress,
+                ).run()
+
+    def _client_args(self, initial_peers: list[str], arm: str) -> dict[str, Any]:
+        return {
+            "arm": arm,
+            "model_path": str(self.checkpoint.path),
+            "dht_prefix": self.checkpoint.dht_prefix,
+            "initial_peers": initial_peers,
+            "client": self.client,
+            "recovery": self.recovery,
+            "floor_repeats": self.floor_repeats,
+            "tolerance": self.tolerance,
+            "seed": self.seed,
+        }
+
+    def _spec(self) -> SwarmSpec:
+        servers = tuple(
+            ServerSpec(name, span, throughput_tps=self.throughput_tps) for name, span in self.servers.items()
+        )
+        return replace(self.swarm, servers=servers)

@@ -1,0 +1,34 @@
+"""Builds +exp=recovery_speed from the settings of a run."""
+
+from __future__ import annotations
+
+from swarmlab.analysis.recovery_speed_grid import cells
+from swarmlab.errors import BadInput
+from swarmlab.scenarios.failover_build import checkpoint_of, common
+from swarmlab.scenarios.failover_files import UNITS, scale
+from swarmlab.scenarios.recovery_speed import RecoverySpeed
+from swarmlab.settings import RunSettings
+
+# In sixteenths of the model: three spans, each held twice.
+SERVERS = {"a1": (0, 5), "a2": (0, 5), "b1": (5, 11), "b2": (5, 11), "c1": (11, 16), "c2": (11, 16)}
+
+
+def build_recovery_speed(settings: RunSettings) -> RecoverySpeed:
+    """The experiment that the settings describe, checked.
+
+    :raises BadInput: before anything is started
+    """
+    checkpoint, speed = checkpoint_of(settings), settings.speed
+    if checkpoint.n_blocks < UNITS:
+        raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
+    experiment = RecoverySpeed(
+        **common(settings, checkpoint),
+        cells=cells(speed.histories, speed.failed),
+        repeats=speed.repeats,
+        servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
+        deadline_s=settings.deadline_s,
+        tolerance=settings.tolerance,
+        floor_repeats=settings.floor_repeats,
+    )
+    experiment.check()
+    return experiment
