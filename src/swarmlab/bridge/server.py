@@ -362,18 +362,11 @@ def server(args: Mapping[str, Any], channel: str) -> None:
 
     :param args: ``argv``; ``policy`` (a name of ``placement.registry``, or ``told``), ``policy_settings`` (JSON),
         ``reload``, ``drain_s``, ``load_deadline_s``, ``seed``, ``mean_choice_delay_s``; ``events_path``, ``gate_dir``,
-        ``read_delay_s``, ``slow_when`` (a file: the disk is slow from the moment that it is there); ``store_dir`` and
-        ``store_max_bytes`` of a block store
+        ``read_delay_s``; ``store_dir`` and ``store_max_bytes`` of a block store
     :raises BadInput: for an option that cannot be
     """
     options = options_of(args)
-    delay_s = float(args.get("read_delay_s", 0.0))
-    if "slow_when" in args:
-        from swarmlab.bridge.watched_server import slow_down_when
-
-        slow_down_when(Path(args["slow_when"]), delay_s)
-    else:
-        slow_disk.install(delay_s)
+    slow_disk.install(float(args.get("read_delay_s", 0.0)))
     entry: Any = children.run_server
     entry.Server = functools.partial(
         Server,
