@@ -16,7 +16,6 @@ from swarmlab.record.load import DamagedRun, Run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from matplotlib.figure import Figure
     from rich.table import Table
 
     from swarmlab.analysis.checks import Finding
@@ -68,7 +67,7 @@ def texts(run: Run) -> list[Table]:
     return [load_table(summary)] if summary and run.history("sessions") else []
 
 
-def draw(run: Run, summary: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Throughput and quality over time; the blocks of each arm; what reloads cost."""
     try:
         return rebalance_figures({kind: run.history(kind) for kind in FIGURE_KINDS}, summary, run.info)
