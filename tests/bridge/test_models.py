@@ -120,6 +120,15 @@ def test_opening_needs_no_torch_and_no_transformers(tiny):
         ({"attention_bias": True}, "attention_bias"),
         ({"head_dim": 32}, "head_dim"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling"),
+        ({"num_key_value_heads": True}, "num_key_value_heads"),
+        ({"num_attention_heads": 64, "num_key_value_heads": 64}, "even hidden size per head"),
+        ({"rms_norm_eps": "1e-5"}, "rms_norm_eps"),
+        ({"rms_norm_eps": None}, "rms_norm_eps"),
+        ({"rope_theta": -10000.0}, "rope_theta"),
+        ({"rope_theta": float("inf")}, "rope_theta"),
+        ({"pad_token_id": 10**6}, "pad_token_id"),
+        ({"pad_token_id": "0"}, "pad_token_id"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(folder, entries, words):

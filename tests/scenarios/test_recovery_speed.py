@@ -167,6 +167,7 @@ def test_a_client_that_is_lost_ends_the_run_with_the_swarm_whole(run):
         ("speed.failed=[3]", "speed.failed"),
         ("speed.failed=[]", "speed.failed"),
         ("speed.repeats=0", "speed.repeats"),
+        ("swarm.argv=[--atn_cache_tokens,'16']", "swarm.argv"),
         ("floor_repeats=0", "floor_repeats"),
         ("swarm.attn_cache_tokens=100", "swarm.attn_cache_tokens"),
         ("speed.histories=[100000]", "speed.histories"),

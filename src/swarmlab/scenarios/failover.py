@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.bridge.server_options import check_server_argv
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import failover_plan
@@ -81,6 +82,8 @@ class Failover:
         """
         for scenario in self.scenarios:
             validate(self._spec(scenario))
+            for name, argv in scenario.argv.items():
+                check_server_argv(argv, f"topologies.{scenario.topology}.{name}.argv")
             work = scenario.workload
             # the floor is measured with a second session while the first is still open
             needed = 2 * work.batch * (work.prompt_tokens + work.new_tokens)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmlab.bridge.models import Checkpoint, ensure_model
+from swarmlab.bridge.server_options import check_server_argv
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
 from swarmlab.settings import RunSettings
@@ -55,7 +56,11 @@ def checkpoint_of(settings: RunSettings) -> Checkpoint:
 
 
 def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
-    """The swarm of a run, without its servers yet."""
+    """The swarm of a run, without its servers yet.
+
+    :raises BadInput: for arguments that petals' server would refuse
+    """
+    check_server_argv(settings.swarm.argv, "swarm.argv")
     options = asdict(settings.swarm)
     argv = tuple(options.pop("argv"))
     del options["throughput_tps"]  # each server's own

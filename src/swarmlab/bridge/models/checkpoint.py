@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,13 +127,32 @@ def _read_config(folder: Path) -> dict[str, Any]:
         config["num_key_value_heads"] = config.get("num_attention_heads")
     sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     for entry in (*sizes, "num_key_value_heads", "max_position_embeddings"):
-        if not isinstance(config.get(entry), int) or config[entry] < 1:
-            raise _bad(file, f"an integer of at least 1 as {entry}, not {config.get(entry)!r}")
+        value = config.get(entry)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise _bad(file, f"an integer of at least 1 as {entry}, not {value!r}")
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     if config["hidden_size"] % heads or heads % kv_heads:
         raise _bad(file, "a hidden_size divisible by the heads, and heads divisible by the key-value heads")
+    if config["hidden_size"] // heads % 2:
+        raise _bad(file, "an even hidden size per head (rotary embeddings turn pairs)")
+    _check_optional_numbers(file, config)
     _refuse_newer_features(file, config)
     return config
+
+
+def _check_optional_numbers(file: Path, config: Mapping[str, Any]) -> None:
+    """What transformers would only stumble over in a server or client that has been started."""
+    for entry in ("rms_norm_eps", "rope_theta", "initializer_range"):
+        value = config.get(entry, 1.0)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value <= 0:
+            raise _bad(file, f"a number above 0 as {entry}, not {value!r}")
+    padding = config.get("pad_token_id")
+    whole = isinstance(padding, int) and not isinstance(padding, bool)
+    if padding is not None and not (whole and -config["vocab_size"] <= padding < config["vocab_size"]):
+        raise _bad(file, f"null or the number of a token as pad_token_id, not {padding!r}")
+    if config.get("hidden_act", "silu") != "silu":
+        raise _bad(file, f"silu as hidden_act (the activation of Llama), not {config['hidden_act']!r}")
 
 
 def _refuse_newer_features(file: Path, config: Mapping[str, Any]) -> None:
