@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from swarmlab.bridge.models import Checkpoint, prompts
-from swarmlab.bridge.server_options import check_server_argv
+from swarmlab.bridge.petals_argv import check_server_argv
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import failover_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmlab.bridge.models import Checkpoint, ensure_model
-from swarmlab.bridge.server_options import check_server_argv
+from swarmlab.bridge.petals_argv import check_server_argv
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
 from swarmlab.settings import RunSettings

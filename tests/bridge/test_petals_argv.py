@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmlab.bridge.server_options import check_server_argv
+from swarmlab.bridge.petals_argv import check_server_argv
 from swarmlab.errors import BadInput
 
 

@@ -1,0 +1,64 @@
+"""Finds mistakes in the arguments of petals' server command before any server starts.
+
+The options are read from petals' source with ``ast``: importing it would take seconds, and its parser exists only
+inside its ``main``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+from swarmlab.errors import BadInput
+
+TYPES = {"int": int, "float": float}  # of any other, any text is let through: petals says what it thinks of it
+PLAIN = ("action", "nargs")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what argparse would print."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def check_server_argv(argv: Sequence[str], field: str) -> None:
+    """
+    :param field: the setting that the arguments come from
+    :raises BadInput: if petals' server would not start with them
+    """
+    try:
+        _parser().parse_args([str(one) for one in argv])
+    except ValueError as error:
+        raise BadInput(field, " ".join(map(str, argv)), f"arguments of petals' server ({error})") from None
+
+
+@cache
+def _parser() -> argparse.ArgumentParser:
+    package = find_spec("petals")  # found, not imported
+    assert package is not None
+    assert package.origin is not None
+    source = Path(package.origin).parent / "cli" / "run_server.py"
+    parser = _Parser(add_help=False, allow_abbrev=True)
+    for call in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
+            names = [one.value for one in call.args if isinstance(one, ast.Constant)]
+            if all(str(name).startswith("-") for name in names):
+                parser.add_argument(*map(str, names), **_options(call))
+    return parser
+
+
+def _options(call: ast.Call) -> dict[str, Any]:
+    given = {one.arg: one.value for one in call.keywords}
+    options: dict[str, Any] = {
+        name: value.value for name in PLAIN if isinstance(value := given.get(name), ast.Constant)
+    }
+    kind = given.get("type")
+    if isinstance(kind, ast.Name) and kind.id in TYPES:
+        options["type"] = TYPES[kind.id]
+    return options
