@@ -1,11 +1,14 @@
-"""The part of a server that computes: petals' container, whose blocks come and go while it runs."""
+"""The part of a server that computes: petals' container, whose blocks come and go while it runs.
+
+``Shelf`` is what the rest of the server sees of it: the blocks outlive the container that serves them.
+"""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -90,3 +93,57 @@ class BlockContainer(ModuleContainer):
 
     def _uid(self, block: int) -> str:
         return f"{self._prefix}{UID_DELIMITER}{block}"
+
+
+class Shelf:
+    """The blocks of a server, whichever container serves them. Safe from any thread.
+
+    :param make: makes a container without blocks
+    """
+
+    def __init__(self, make: Callable[[], BlockContainer]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self.container = make()
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        with self._lock:
+            return self.container.blocks
+
+    def modules(self) -> dict[int, torch.nn.Module]:
+        with self._lock:
+            return self.container.modules()
+
+    def add(self, modules: Mapping[int, torch.nn.Module]) -> None:
+        """See :meth:`BlockContainer.add`."""
+        with self._lock:
+            self.container.add(modules)
+
+    def remove(self, blocks: Iterable[int]) -> None:
+        """See :meth:`BlockContainer.remove`."""
+        with self._lock:
+            self.container.remove(blocks)
+
+    def sessions_on(self, blocks: Iterable[int]) -> int:
+        """See :meth:`BlockContainer.sessions_on`."""
+        return self.container.sessions_on(blocks)
+
+    def start(self) -> None:
+        """:raises Exception: if the container does not come up"""
+        self.container.run_in_background(await_ready=True)
+
+    def heal(self) -> bool:
+        """A new container round the same blocks if a process of this one has died; True if that was so."""
+        if self.container.is_healthy():
+            return False
+        with self._lock:
+            modules = self.container.modules()
+            self.container.shutdown()
+            fresh = self._make()
+            fresh.add(modules)
+            self.container = fresh
+        self.start()
+        return True
+
+    def shutdown(self) -> None:
+        self.container.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,10 +27,11 @@ from swarmlab.placement.reload_plan import (
 from swarmlab.types import Intent, Span
 
 POLL_S = 0.05
+CHECK_HOLDS_S = 5.0  # a process that was stopped for longer has to look again before it drops anything
 
 
-class Container(Protocol):
-    """What holds the blocks (``swarmlab.bridge.container``)."""
+class Blocks(Protocol):
+    """What holds the blocks (``swarmlab.bridge.container.Shelf``)."""
 
     @property
     def blocks(self) -> frozenset[int]: ...
@@ -47,18 +49,20 @@ class Tools:
 
     :param say: tells the swarm; False if it took nothing
     :param clock: seconds on the clock of intents, the DHT's
+    :param visible_s: what an announcement takes to be seen by all, clocks' differences included
     :param drain_s: how long open sessions get to finish before their blocks are dropped
     :param load_deadline_s: a block that takes longer to load counts as failed
     :param stopping: set when the server is to end
     """
 
-    container: Callable[[], Container]
+    shelf: Blocks
     say: Callable[[Statement], bool]
     loader: BlockLoader
     clock: Callable[[], float]
     gates: Gates
     events: EventLog
     meter: LoadMeter
+    visible_s: float
     drain_s: float
     load_deadline_s: float
     stopping: threading.Event
@@ -98,6 +102,8 @@ class Mover:
         self._since_s = tools.clock() if announced_at_s is None else announced_at_s
         self._home: Span | None = account.old  # the last whole span that was all it held
         self._begun = False
+        self._going_back = False
+        self._checked_s = -math.inf
 
     def run(self, plan: Sequence[Action]) -> Result:
         """Carry the plan out; whatever happens, the server then serves all it can."""
@@ -118,11 +124,12 @@ class Mover:
 
     def mend(self, home: Span) -> bool:
         """Hold and serve ``home`` again, or as much of it as can be; False if a part is missing."""
+        self._going_back = True
         try:
-            self._carry_out(plan_mend(self._tools.container().blocks, home))
+            self._carry_out(plan_mend(self._tools.shelf.blocks, home))
             return True
         except Exception as error:  # noqa: BLE001 - as above
-            held = contiguous(self._tools.container().blocks & set(home))
+            held = contiguous(self._tools.shelf.blocks & set(home))
             self._tools.events.log(
                 "error", f"{home} cannot be held, {held} is served: {type(error).__name__}: {error}"
             )
@@ -147,7 +154,7 @@ class Mover:
             self._note_whole()
 
     def _note_whole(self) -> None:
-        held = self._tools.container().blocks
+        held = self._tools.shelf.blocks
         if len(held) == self._account.new.length:
             self._home = contiguous(held)
 
@@ -167,25 +174,31 @@ class Mover:
             loaded = load_within(self._tools.loader, block, self._tools.load_deadline_s, self._tools.stopping)
         self._tools.meter.add(time.monotonic() - started)
         self._account.loaded(block, loaded)
-        self._tools.container().add({block: loaded.module})
+        self._tools.shelf.add({block: loaded.module})
 
     def _check(self, leaving: tuple[int, ...]) -> None:
+        tools = self._tools
         with self._account.timed("check"):
+            # of two servers that announce at once, each must see the other's before it believes it is alone
+            tools.stopping.wait(max(0.0, self._since_s + tools.visible_s - tools.clock()))
             why = self._objection(leaving)
         if why:
             raise GaveUp(why)
+        self._checked_s = time.monotonic()
 
     def _drain(self, blocks: tuple[int, ...]) -> None:
         tools, until = self._tools, time.monotonic() + self._tools.drain_s
-        sessions = left = tools.container().sessions_on(blocks)
+        sessions = left = tools.shelf.sessions_on(blocks)
         with self._account.timed("drain"):
             while left and time.monotonic() < until and not tools.stopping.wait(POLL_S):
-                left = tools.container().sessions_on(blocks)
+                left = tools.shelf.sessions_on(blocks)
         self._account.drained(sessions, left)
 
     def _drop(self, blocks: tuple[int, ...]) -> None:
+        if not self._going_back and time.monotonic() - self._checked_s > CHECK_HOLDS_S:
+            self._check(blocks)
         with self._account.timed("drop"):
-            self._tools.container().remove(blocks)
+            self._tools.shelf.remove(blocks)
         self._tools.gates.pass_through("dropped")
 
 
