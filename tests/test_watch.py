@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from swarmlab import watch
+from swarmlab.errors import BadInput
+from swarmlab.record.rundir import RunDir
+from tests.analysis.histories import default_run
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    created = RunDir.create(
+        tmp_path, "failover", config={}, argv=[], overrides=[], seed=0, world="real", arms=[], model={}
+    )  # fmt: skip
+    default_run().save(created.path)
+    return created
+
+
+def test_one_frame_of_a_stored_run(run_dir, capsys):
+    run_dir.finish("complete")
+    assert watch.main([str(run_dir.path), "--once"]) == 0
+    printed = capsys.readouterr().out
+    assert "failover" in printed
+    assert "failovers: 6" in printed
+
+
+def test_a_run_that_goes_on_is_followed_to_its_end(run_dir, capsys):
+    """It would never return if it did not notice the end."""
+    watching = threading.Thread(target=watch.main, args=([str(run_dir.path), "--every", "0.1"],), daemon=True)
+    watching.start()
+    run_dir.history.write(
+        "faults", "swarmlab", at_s=run_dir.history.start_s + 500, scenario="later", fault="kill", target="z",
+        span_start=None, stage="confirm", at_token=None, ok=True, detail="gone",
+    )  # fmt: skip
+    run_dir.finish("complete")
+    watching.join(30)
+    assert not watching.is_alive()
+    assert "kill of z" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["nowhere", "--once"], ["a", "b", "--once"]])
+def test_what_is_no_run_is_bad_input_in_one_line(arguments, capsys):
+    assert watch.main(arguments) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_damaged_run_is_bad_input(run_dir, capsys):
+    (run_dir.path / "run.json").write_text(json.dumps([1]))
+    assert watch.main([str(run_dir.path), "--once"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_only_model_of_a_swarm_needs_no_name():
+    assert watch._model(lambda: {"llama": 80}, None, None) == ("llama", 80)
+    assert watch._model(lambda: {"llama": 80, "bloom": 70}, "bloom", None) == ("bloom", 70)
+    assert watch._model(lambda: pytest.fail("nobody was to be asked"), "_private", 8) == ("_private", 8)
+
+
+@pytest.mark.parametrize(("announced", "prefix"), [({}, None), ({"a": 1, "b": 2}, None), ({"a": 1}, "b")])
+def test_a_model_that_is_not_clear_is_bad_input_and_those_known_are_named(announced, prefix):
+    with pytest.raises(BadInput) as refused:
+        watch._model(lambda: announced, prefix, None)
+    assert all(name in str(refused.value) for name in announced)
