@@ -19,7 +19,7 @@ compat.apply()
 from swarmlab.bridge import snapshot  # noqa: E402
 from swarmlab.bridge.snapshot import RawRecord, view_from_records  # noqa: E402
 from swarmlab.swarm.bootstrap import view_from_json  # noqa: E402
-from swarmlab.types import MAX_THROUGHPUT_TPS, ServerState, Span  # noqa: E402
+from swarmlab.types import MAX_THROUGHPUT_TPS, Intent, ServerState, Span  # noqa: E402
 
 NOW = 1000.0
 JOINING, ONLINE = 1, 2
@@ -111,6 +111,74 @@ def test_a_senseless_span_counts_as_none_stated(stated):
     assert spans([record], n_blocks=4) == {"a": Span(0, 1)}
 
 
+def moving(peer="a", serves=(0, 4), wants=(2, 6), since=NOW - 5, expires=NOW + 30):
+    """What our server writes that serves one span and is going to another, and an old block of it that is offline."""
+    said = snapshot.move_to_details(Span(*serves), Span(*wants), since)
+    new = [block for block in range(*wants) if block not in range(*serves)]
+    joining = [
+        RawRecord(
+            block, peer, (JOINING, 10.0, {"start_block": wants[0], "end_block": wants[1], **said}), expires
+        )
+        for block in new
+    ]
+    left = RawRecord(9, peer, (0, 10.0, {}), expires)
+    return [left, *joining, *announce(peer, range(*serves), expires, **said)]
+
+
+def test_a_server_that_prepares_a_move_is_online_where_it_serves_and_has_an_intent():
+    view, problems = view_from_records(moving(), 16, NOW)
+    (record,) = view.servers
+    assert (record.span, record.state) == (Span(0, 4), ServerState.ONLINE)
+    assert record.intent == Intent(Span(2, 6), NOW - 5)
+    assert not problems
+
+
+@given(st.permutations(moving()), st.integers(1, 7))
+def test_any_record_of_it_but_the_offline_one_tells_all(records, n_lost):
+    left = [record for record in records[n_lost - 1 :] if record.value[0]]
+    if left:
+        view, _ = view_from_records(left, 16, NOW)
+        assert view.servers[0].span == Span(0, 4)
+        assert view.servers[0].intent == Intent(Span(2, 6), NOW - 5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"wants": (0, 4)}, {"wants": (12, 20)}, {"since": math.nan}, {"since": math.inf}, {"since": "now"},
+        {"since": NOW + 60}, {"since": NOW - 10_000}, {"since": True},
+    ],
+)  # fmt: skip
+def test_a_senseless_intent_is_none(wrong):
+    view, _ = view_from_records(moving(**wrong), 16, NOW)
+    assert view.servers[0].intent is None
+    assert view.servers[0].span == Span(0, 4)
+
+
+def test_an_intent_that_is_withdrawn_or_lapsed_is_gone():
+    later = moving(expires=NOW + 20) + announce("a", range(4), NOW + 30)
+    assert view_from_records(later, 16, NOW)[0].servers[0].intent is None
+    gone = moving() + announce("a", range(4), NOW + 40, state=0)
+    assert view_from_records(gone, 16, NOW)[0].servers[0].intent is None
+
+
+def test_petals_sees_a_server_that_prepares_a_move_where_it_serves():
+    """Neither a client (ONLINE only) nor a server (JOINING too) takes the blocks that it loads for served."""
+    from hivemind.p2p import PeerID
+    from petals.data_structures import RemoteModuleInfo, ServerInfo
+    from petals.data_structures import ServerState as PetalsState
+    from petals.utils.dht import compute_spans
+
+    for serves, wants in (((0, 4), (2, 6)), ((4, 8), (2, 6)), ((4, 8), (9, 13))):
+        infos = [RemoteModuleInfo(f"m.{block}", {}) for block in range(16)]
+        peer = PeerID(b"peer")
+        for record in moving(serves=serves, wants=wants):
+            infos[record.block].servers[peer] = ServerInfo.from_tuple(record.value)
+        for state in (PetalsState.JOINING, PetalsState.ONLINE):
+            span = compute_spans(infos, min_state=state)[peer]
+            assert (span.start, span.end) == serves
+
+
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5)
 )
@@ -125,7 +193,17 @@ details = st.fixed_dictionaries(
     {},
     optional=dict.fromkeys(
         ("start_block", "end_block", "inference_rps", "cache_tokens_left", "next_pings", "adapters"), anything
-    ),
+    )
+    | {
+        snapshot.MOVE_KEY: anything
+        | st.fixed_dictionaries(
+            {
+                "serves": anything | st.tuples(st.integers(-1, 6), st.integers(0, 7)),
+                "wants": anything | st.tuples(st.integers(-1, 6), st.integers(0, 7)),
+                "since_s": anything | st.floats(NOW - 20, NOW + 20),
+            }
+        )
+    },
 )
 petals_like = st.tuples(
     st.integers(-1, 4) | anything, st.floats() | st.integers() | anything, details | anything
@@ -158,7 +236,12 @@ def test_what_comes_out_is_at_most_what_some_record_said(records):
             if raw.peer_id == record.peer_id and raw.expires_at_s == record.expires_at_s
         ]
         assert sources
-        assert any(snapshot.STATES.get(raw.value[0]) is record.state for raw in sources)
+        # a JOINING record may say beside that its server is ONLINE elsewhere
+        assert any(
+            snapshot.STATES.get(raw.value[0]) is record.state
+            or (raw.value[0] == JOINING and snapshot.MOVE_KEY in raw.value[2])
+            for raw in sources
+        )
 
 
 @given(
