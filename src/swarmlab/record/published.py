@@ -82,6 +82,12 @@ def read_published(results: Path) -> Iterator[Published]:
         yield Published(path.parent.name, load_run(path.parent), repeats)
 
 
+def newest_run(results: Path) -> Path | None:
+    """The newest complete run in ``<results>/runs``, of any experiment; None if there is none."""
+    latest = [path.resolve() for path in results.glob("runs/*/latest") if (path / "summary.json").is_file()]
+    return max(latest, key=lambda path: path.name, default=None)
+
+
 def public_info(info: dict[str, Any]) -> dict[str, Any]:
     """``run.json`` without what names the machine's folders."""
     kept = {name: value for name, value in info.items() if name not in PRIVATE}
