@@ -67,3 +67,28 @@ def _add(table: Table, label: str, arms: Mapping[str, Any], columns: Sequence[tu
     for index, (arm, metrics) in enumerate(arms.items()):
         cells = [number(metrics[metric], form) for _, metric, form in columns]
         table.add_row(label if index == 0 else "", arm, *cells, end_section=index == len(arms) - 1)
+
+
+AGREEMENT: Columns = (
+    ("moves", "moves", ".1f"),
+    ("no-op", "noop_reloads", ".1f"),
+    ("blocks\nloaded", "blocks_loaded", ".1f"),
+    ("out of\nservice s", "out_of_service_s", ".1f"),
+    ("tokens\n/s", "swarm_tps_mean", ".0f"),
+)
+
+
+def agreement_table(arms: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Arm by world: the real run, the mean of the simulations, and their least and most."""
+    table = Table(box=box.SIMPLE_HEAD, title="The same events, real and simulated", title_justify="left")
+    table.padding = 0
+    table.add_column("arm", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for heading, _, _ in AGREEMENT:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for arm, metrics in arms.items():
+        for line, world in enumerate(("real", "simulated", "low", "high")):
+            cells = [number(metrics[f"{name}_{world}"], form) for _, name, form in AGREEMENT]
+            words = world if line < 2 else f"  {world}est"
+            table.add_row(arm if line == 0 else "", words, *cells, end_section=line == 3)
+    return table

@@ -32,13 +32,12 @@ class PolicyServer(petals_server.Server):
     """Asks a policy where petals would ask its own two functions.
 
     :param policy: holds settings only
-    :param time_scale: seconds of the policy's own waits in one second here
     :param seed: of the policy's draws
     """
 
-    def __init__(self, *, policy: Policy, time_scale: float, seed: int, **kwargs: Any) -> None:
+    def __init__(self, *, policy: Policy, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._policy, self._time_scale = policy, time_scale
+        self._policy = policy
         self._rng = np.random.default_rng(seed)
         self._memory: Memory | None = None
         self._span: Span | None = None
@@ -64,7 +63,7 @@ class PolicyServer(petals_server.Server):
             if decision.moved or decision.check_again_s is None:
                 self._note(decision)
                 return decision.moved
-            if self.stop.wait(decision.check_again_s / self._time_scale):
+            if self.stop.wait(decision.check_again_s):
                 return False
 
     def _note(self, decision: Decision) -> None:
@@ -95,11 +94,10 @@ def original(args: dict[str, Any], channel: str) -> None:
 def server(args: dict[str, Any], channel: str) -> None:
     """As :func:`original`, with a policy.
 
-    :param args: the same, and ``policy``, ``policy_settings`` (JSON), ``time_scale``
+    :param args: the same, and ``policy`` and ``policy_settings`` (JSON)
     """
     options = {
         "policy": policy_of(args["policy"], args.get("policy_settings")),
-        "time_scale": float(args.get("time_scale", 1.0)),
         "seed": int(args.get("seed", 0)),
     }
     _run(args, channel, PolicyServer, args["policy"], options)

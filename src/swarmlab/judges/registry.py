@@ -12,6 +12,7 @@ from swarmlab.judges import (
     rebalance,
     recovery_speed,
     report_389,
+    sim_vs_real,
     simulated,
 )
 
@@ -22,6 +23,7 @@ JUDGES: dict[str, ModuleType] = {
     "recovery_speed": recovery_speed,
     "rebalance": rebalance,
     "rebalance_under_load": rebalance,
+    "sim_vs_real": sim_vs_real,
     "report_389": report_389,
     "appendix_e": simulated,
     "churn": simulated,

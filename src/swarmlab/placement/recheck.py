@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from swarmlab.errors import BadInput
 from swarmlab.placement.memory import Memory
 from swarmlab.placement.petals import Petals
 
@@ -21,10 +22,18 @@ BASE_WAIT_S, EARLIEST_S, LATEST_S = 90, -30, 10
 
 @dataclass(frozen=True)
 class Recheck:
-    """What the original decides, believed after two further looks; the target is thrown away as before."""
+    """What the original decides, believed after two further looks; the target is thrown away as before.
+
+    :param time_scale: how many seconds of the pull request's waits pass in one
+    """
 
     original: Petals = field(default_factory=Petals)
+    time_scale: float = 1.0
     name: str = "recheck"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.time_scale < float("inf"):
+            raise BadInput("recheck.time_scale", self.time_scale, "a number above 0")
 
     @property
     def mean_check_period_s(self) -> float:
@@ -51,6 +60,6 @@ class Recheck:
             target=server.span,
             keeps_target=True,
             reason=f"{decision.reason}; looking again, {EXTRA_CHECKS - confirmations} to go",
-            check_again_s=float(wait_s),
+            check_again_s=wait_s / self.time_scale,
             memory=Memory(confirmations=confirmations + 1),
         )

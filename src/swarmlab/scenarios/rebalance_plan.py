@@ -127,17 +127,19 @@ class Starter:
             "mean_choice_delay_s": str(scaled(self.settings.choice_delay_s)),
         }
         if place.free and self.arm in (*POLICY_ARMS, "swarmlab"):
-            options |= {"policy": self.arm, "time_scale": str(self.settings.time_scale)}
+            options |= {"policy": self.arm, "policy_settings": json.dumps(self._policy_settings())}
         if place.free and self.arm == "swarmlab":
-            options |= {
-                "policy_settings": json.dumps(self._our_settings()),
-                "reload": "auto",
-                "drain_s": str(self.settings.drain_s),
-            }
+            options |= {"reload": "auto", "drain_s": str(self.settings.drain_s)}
         return options
 
-    def _our_settings(self) -> dict[str, object]:
+    def _policy_settings(self) -> dict[str, object]:
+        """Fields of the arm's policy: its waits take as much less as petals' own."""
         scaled = self.settings.scaled
+        if self.arm == "recheck":
+            original = {"balance_quality": self.settings.balance_quality}
+            return {"original": original, "time_scale": self.settings.time_scale}
+        if self.arm != "swarmlab":
+            return {}
         return {
             "grace_s": scaled(self.settings.grace_s),
             "visible_after_s": scaled(self.settings.visible_s),

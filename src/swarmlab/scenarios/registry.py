@@ -9,7 +9,7 @@ from swarmlab.scenarios.churn import build_churn
 from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
 from swarmlab.scenarios.failure_rates_build import build_failure_rates
-from swarmlab.scenarios.rebalance_build import build_rebalance
+from swarmlab.scenarios.rebalance_build import build_rebalance, build_sim_vs_real
 from swarmlab.scenarios.recovery_speed_build import build_recovery_speed
 from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.scenarios.soak_build import build_soak
@@ -23,6 +23,7 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "failover_soak": build_soak,
     "rebalance": build_rebalance,
     "rebalance_under_load": build_rebalance,
+    "sim_vs_real": build_sim_vs_real,
     "failure_rates": build_failure_rates,
     "recovery_speed": build_recovery_speed,
 }

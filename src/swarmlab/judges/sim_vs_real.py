@@ -1,0 +1,54 @@
+"""Judges +exp=sim_vs_real."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from swarmlab.analysis import sim_vs_real
+from swarmlab.analysis.checks import assume, guard
+from swarmlab.analysis.plots.sim_vs_real import agreement_figure
+from swarmlab.analysis.rebalance_tables import agreement_table
+from swarmlab.errors import BadInput
+from swarmlab.judges.measured import Measured
+from swarmlab.record.load import DamagedRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.table import Table
+
+    from swarmlab.analysis.checks import Finding
+    from swarmlab.record.load import Run
+
+FIGURE_KINDS = ("balance", "reloads")
+
+
+def measure(run: Run, expected: dict[str, Any]) -> Measured:
+    """Every number again from the stored history.
+
+    :raises BadInput: if ``expected`` has no tolerances
+    """
+    if not isinstance(expected.get("agreement"), dict):
+        raise BadInput("expected", "agreement", "metrics, each with absolute and relative")
+    arms: dict[str, Any] = {}
+
+    def findings() -> Iterator[Finding]:
+        arms.update(sim_vs_real.by_arm({kind: run.history(kind) for kind in FIGURE_KINDS}))
+        status = run.info.get("status")
+        yield assume("run / status", status == "complete", f"the run is {status}")
+        yield from sim_vs_real.check(arms, expected["agreement"], run.info)
+
+    found = guard("record", findings)
+    return Measured(arms, {"timeline": arms} if arms else {}, tuple(found))
+
+
+def table(summary: Mapping[str, Any]) -> Table:
+    return agreement_table(summary["arms"])
+
+
+def draw(run: Run, summary: Mapping[str, Any]) -> Any:
+    """Swarm throughput of both worlds over time, arm by arm."""
+    try:
+        return agreement_figure({kind: run.history(kind) for kind in FIGURE_KINDS}, summary["arms"], run.info)
+    except (KeyError, TypeError) as error:
+        raise DamagedRun(f"the history lacks {error}") from error

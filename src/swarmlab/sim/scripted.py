@@ -1,0 +1,92 @@
+"""A simulated swarm to which the same things happen as to a real one that was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swarmlab.placement.layout import layout_of
+from swarmlab.placement.policy import stay
+from swarmlab.sim.processes import ServerLife
+from swarmlab.sim.world import Arm, World
+from swarmlab.types import ServerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from simpy.events import ProcessGenerator
+
+    from swarmlab.sim.population import Member
+    from swarmlab.sim.settings import SimSettings
+    from swarmlab.types import Decision, Event, Span
+
+
+@dataclass(frozen=True)
+class Script:
+    """Times in simulated seconds.
+
+    :param lost: server whose records nobody sees, from when to when; decisions to move are held back meanwhile
+    :param fixed: servers that never look at the balance of the swarm
+    :param settles_s: the swarm is left alone until then: nobody looks at it
+    """
+
+    lost: tuple[str, float, float] | None = None
+    fixed: frozenset[str] = frozenset()
+    settles_s: float = 0.0
+
+
+class ScriptedLife(ServerLife):
+    """A server of the script; one of ours loads what is new while it serves on, as real ones do with enough memory."""
+
+    def __init__(self, world: World, member: Member, index: int, script: Script) -> None:
+        super().__init__(world, member, index)
+        self._script = script
+
+    def _check(self) -> Decision:
+        now_s = self.world.now_s
+        if self.member.name in self._script.fixed or now_s < self._script.settles_s:
+            view = self.world.dht.view(now_s)
+            return stay(
+                self._server(), float(layout_of(view).throughput_tps.min()), "fixed", "fixed", self._memory
+            )
+        return super()._check()
+
+    def _carry_out(self, decision: Decision) -> ProcessGenerator:
+        lost = self._script.lost
+        if lost is not None and lost[1] <= self.world.now_s < lost[2]:
+            yield self.world.env.timeout(lost[2] - self.world.now_s)
+        yield from super()._carry_out(decision)
+
+    def _change(self, old: Span | None, new: Span) -> ProcessGenerator:
+        if old is None or not self.world.arm.keeps_overlap:
+            yield from super()._change(old, new)
+            return
+        reload = self._begin_reload(old)
+        reload.new, reload.kept = new, old.overlap(new)
+        blocks = tuple(block for block in new if block not in old)
+        yield self.world.env.timeout(self.load.s_per_move + self.load.s_per_block * len(blocks))
+        reload.load(blocks)
+        self.span = new
+        self._serve(new)
+        self._end_reload(completed=True)
+        self._announce(new, ServerState.ONLINE)
+        self._log_state(ServerState.ONLINE)
+
+
+def play(
+    settings: SimSettings, members: Sequence[Member], arm: Arm, script: Script, seed: int
+) -> list[Event]:
+    """What happens in the swarm: one event after another, the same each time for the same arguments."""
+    world = World(arm, settings, seed)
+    for index, member in enumerate(members):
+        world.env.process(ScriptedLife(world, member, index, script).run())
+    world.env.process(world.sample())
+    if script.lost is not None:
+        world.env.process(_hide(world, *script.lost))
+    world.env.run(until=settings.duration_s)
+    return world.history
+
+
+def _hide(world: World, server: str, from_s: float, until_s: float) -> ProcessGenerator:
+    yield world.env.timeout(from_s)
+    world.dht.hide(server, until_s)
