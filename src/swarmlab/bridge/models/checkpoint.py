@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Checkpoint:
     :param dtype: of the stored block weights (``float32 | float16 | bfloat16``)
     :param max_tokens: positions the model was made for
     :param dht_prefix: under which its blocks are announced; differs for different content
+    :param config: config.json, with the entries that older ones leave out
     """
 
     path: Path
@@ -53,6 +54,7 @@ class Checkpoint:
     dtype: str
     has_tokenizer: bool
     dht_prefix: str
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -90,6 +92,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
         dtype=dtype,
         has_tokenizer=bool({"tokenizer.json", "tokenizer.model"} & set(others)),
         dht_prefix=_dht_prefix(model_id, sha256),
+        config=config,
     )
 
 

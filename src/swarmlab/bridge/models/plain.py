@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from swarmlab.bridge.models.checkpoint import Checkpoint
+from swarmlab.bridge.models.checkpoint import WEIGHTS, Checkpoint
+from swarmlab.bridge.models.synthetic import block_tensors, is_synthetic
 from swarmlab.errors import BadInput
 
 SMALL_HIDDEN = 256
@@ -18,25 +19,62 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
 
-def load_plain(checkpoint: Checkpoint) -> LlamaForCausalLM:
-    """The whole model in float32 on the CPU, without gradients."""
+def load_plain(checkpoint: Checkpoint, quant: str = "none") -> LlamaForCausalLM:
+    """The whole model in float32 on the CPU, without gradients.
+
+    :param quant: ``none``, ``int8`` or ``nf4``: of the blocks' linear layers, as petals' servers quantize theirs
+    """
     # Imported late: processes that only look at a checkpoint need no torch.
     import torch
     from transformers import LlamaForCausalLM
 
-    model: Any = LlamaForCausalLM.from_pretrained(
-        str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
-    )
-    return model.eval().requires_grad_(False)
+    model: Any
+    if is_synthetic(checkpoint.config):
+        model = _drawn(checkpoint)
+    else:
+        model = LlamaForCausalLM.from_pretrained(
+            str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
+        )
+    model.eval().requires_grad_(False)
+    if quant != "none":
+        _quantize(model.model.layers, quant)
+    return model
+
+
+def _drawn(checkpoint: Checkpoint) -> Any:
+    """The transformers model of a synthetic checkpoint."""
+    import torch
+    from accelerate import init_empty_weights
+    from safetensors.torch import load_file
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    with init_empty_weights():
+        model: Any = LlamaForCausalLM(LlamaConfig.from_pretrained(str(checkpoint.path)))
+    weights: dict[str, torch.Tensor] = dict(load_file(checkpoint.path / WEIGHTS))
+    for block in range(checkpoint.n_blocks):
+        tensors = block_tensors(checkpoint.config, block)
+        weights |= {
+            f"model.layers.{block}.{name}": torch.from_numpy(values) for name, values in tensors.items()
+        }
+    model.load_state_dict({name: value.float() for name, value in weights.items()}, assign=True)
+    return model
+
+
+def _quantize(blocks: Any, quant: str) -> None:
+    """In place; in training mode, as servers of petals run: else bitsandbytes computes in bfloat16 on some CPUs."""
+    from petals.utils.convert_block import QuantType, quantize_module
+
+    quantize_module(blocks, quant_type=QuantType[quant.upper()]).to("cpu").train()
 
 
 def plain_run(
-    checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int
+    checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int, quant: str = "none"
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Feed a prompt, then one greedy token at a time, with an attention cache; no token ends the generation.
 
     :param prompt_ids: ``[batch, tokens]``
     :param new_tokens: tokens to generate per row
+    :param quant: as in :func:`load_plain`
     :returns: token ids ``[batch, new_tokens]``, and the output of the last block (before the final norm) for
         every position that was fed, ``[batch, tokens + new_tokens - 1, hidden]``
     :raises BadInput: if there is nothing to do or the model cannot hold so many tokens
@@ -44,7 +82,7 @@ def plain_run(
     _check_sizes(checkpoint, prompt_ids, new_tokens)
     import torch
 
-    model: Any = load_plain(checkpoint)
+    model: Any = load_plain(checkpoint, quant)
     hidden: list[torch.Tensor] = []
     model.model.norm.register_forward_pre_hook(lambda _norm, inputs: hidden.append(inputs[0]))
     fed, cache, tokens = torch.from_numpy(prompt_ids), None, []
