@@ -24,6 +24,8 @@ from swarmlab.bridge.synthetic_loader import SyntheticLoader, content_of_synthet
 
 logger = get_logger(__name__)
 
+MARK = "swarmlab_block_source"
+
 
 def loader_of(
     recipe: BlockRecipe, store_dir: str | Path | None = None, store_max_bytes: int | None = None
@@ -48,14 +50,15 @@ def loader_of(
 def install(args: Mapping[str, Any]) -> None:
     """Have petals' own server, where it would read a checkpoint, take its blocks from elsewhere.
 
-    Nothing is changed for an ordinary model without a store.
+    Nothing is changed for an ordinary model without a store, nor by a second call.
 
     :param args: of a server: ``argv``, whose first entry is the model; ``store_dir`` and ``store_max_bytes``
     """
-    if not args.get("store_dir") and not _is_synthetic_folder(Path(args["argv"][0])):
+    entry: Any = petals_server
+    if hasattr(entry, MARK) or not (args.get("store_dir") or _is_synthetic_folder(Path(args["argv"][0]))):
         return
     max_bytes = int(args["store_max_bytes"]) if args.get("store_max_bytes") else None
-    loaders: dict[BlockRecipe, BlockLoader] = {}
+    loaders: dict[Any, BlockLoader] = {}
 
     def load_pretrained_block(model_name: str, block: int, **options: Any) -> dict[str, Any]:
         return {"model_path": str(model_name), "block": block, **options}  # a promise, redeemed by the next
@@ -86,8 +89,8 @@ def install(args: Mapping[str, Any]) -> None:
         )
         return _load(loaders, recipe, block, args.get("store_dir"), max_bytes)
 
-    entry: Any = petals_server
     entry.load_pretrained_block, entry.convert_block = load_pretrained_block, convert_block
+    setattr(entry, MARK, True)
 
 
 def _load(

@@ -24,7 +24,7 @@ from hivemind.proto import runtime_pb2
 from petals.cli import run_server
 from petals.server.handler import TransformerConnectionHandler
 
-from swarmlab.bridge import compat, snapshot
+from swarmlab.bridge import block_source, compat, snapshot
 from swarmlab.channel import Channel, ChannelClosed, connect
 
 if TYPE_CHECKING:
@@ -99,8 +99,10 @@ def _resolve(kind: str) -> Callable[[dict[str, Any], str], int | None]:
 def server(args: dict[str, Any], _channel: str) -> None:
     """The unmodified server of petals, as its command line starts it.
 
-    :param args: ``argv``: arguments of ``petals.cli.run_server``
+    :param args: ``argv``: arguments of ``petals.cli.run_server``; ``store_dir`` and ``store_max_bytes`` of a block
+        store, if blocks are to come through one
     """
+    block_source.install(args)
     entry: Any = run_server
     entry.Server = functools.partial(entry.Server, **SERVER_KEYWORDS)
     sys.argv = ["run_server", *args["argv"], "--no_auto_relay"]

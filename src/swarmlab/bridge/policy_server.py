@@ -18,7 +18,7 @@ import numpy as np
 from hivemind.utils import get_dht_time
 from petals.server import server as petals_server
 
-from swarmlab.bridge import children, slow_disk, snapshot
+from swarmlab.bridge import block_source, children, slow_disk, snapshot
 from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.gates import Gates
 from swarmlab.bridge.policies import policy_of
@@ -117,6 +117,7 @@ def _run(
         slow_down_when(Path(args["slow_when"]), delay_s)
     else:
         slow_disk.install(delay_s)
+    block_source.install(args)  # before the watch, which measures whatever loads blocks
     entry: Any = children.run_server
     entry.Server = functools.partial(watch(server_class, found), **keywords)
     children.server({"argv": args["argv"]}, channel)

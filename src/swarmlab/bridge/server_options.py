@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from swarmlab.bridge.block_loader import BlockLoader, BlockRecipe, PetalsLoader
+from swarmlab.bridge import block_source
+from swarmlab.bridge.block_loader import BlockLoader, BlockRecipe
 from swarmlab.bridge.policies import policy_of
 from swarmlab.bridge.told import NAME as TOLD
 from swarmlab.bridge.told import Told
@@ -66,14 +66,8 @@ def loader_of(args: Mapping[str, Any], server: Any) -> BlockLoader:
     :param args: ``store_dir`` and ``store_max_bytes``, or neither
     :param server: petals' ``Server``
     """
-    recipe = BlockRecipe.of_server(server)
-    if not args.get("store_dir"):
-        return PetalsLoader(recipe)
-    from swarmlab.bridge.block_store import BlockStore
-    from swarmlab.bridge.store_loader import StoreLoader
-
-    limit = int(args["store_max_bytes"]) if "store_max_bytes" in args else None
-    return StoreLoader(recipe, BlockStore(Path(args["store_dir"]), limit), PetalsLoader(recipe))
+    limit = int(args["store_max_bytes"]) if args.get("store_max_bytes") else None
+    return block_source.loader_of(BlockRecipe.of_server(server), args.get("store_dir"), limit)
 
 
 def _number(args: Mapping[str, Any], name: str) -> float:

@@ -67,7 +67,7 @@ def published_folder(name: str, root: Path) -> Path:
             return folder
     allowed = (
         f"a model that is there: give its folder with model.path=DIR, link it to {root / name}, or fetch it once with "
-        f"`huggingface-cli download {repository}` (about 130 GB; safetensors only); model=llama_65b_synthetic needs none"
+        f"`huggingface-cli download {repository}` (130 GB; safetensors only); model=llama_65b_synthetic needs none"
     )
     raise BadInput("model.name", name, allowed)
 
