@@ -21,7 +21,7 @@ PETALS := requirements/petals.txt
 STAMP := $(VENV)/.installed
 SOURCES := src tests
 
-.PHONY: help venv run models doctor test test-fast lint format figures notebooks lock clean
+.PHONY: help venv run models doctor test test-fast lint format figures notebooks notebooks-html lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +75,9 @@ figures: $(STAMP) ## rebuild the figures and tables from stored results, without
 
 notebooks: $(STAMP) ## execute every notebook
 	$(PY) -m pytest --nbmake notebooks
+
+notebooks-html: $(STAMP) ## execute every notebook and write it as a page to build/notebooks
+	$(BIN)/jupyter nbconvert --execute --to html --output-dir build/notebooks notebooks/*.ipynb
 
 # The lock names torch without a local version and leaves out the CUDA packages that the default Linux build
 # depends on: whichever build of torch pip chooses on a machine brings its own.

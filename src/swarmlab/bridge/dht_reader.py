@@ -81,5 +81,9 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(_all_ended(left))
     loop.close()
+
+
+async def _all_ended(tasks: set[asyncio.Task]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
