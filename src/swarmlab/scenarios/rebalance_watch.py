@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from swarmlab.bridge.events import read_events
+from swarmlab.errors import SwarmFailed
 from swarmlab.placement.layout import block_sums, layout_of
 from swarmlab.placement.optimum import best_placement
 from swarmlab.placement.problem import Placement, Problem
@@ -85,8 +86,16 @@ class Recording:
         return None if handle is None else self._swarm.snapshot().get(handle.peer_id)
 
     def look(self) -> None:
-        """One sample: rows of ``blocks`` and ``balance``, and of ``servers`` whose records have changed."""
-        at_s, view = time.monotonic(), self._swarm.snapshot()
+        """One sample: rows of ``blocks`` and ``balance``, and of ``servers`` whose records have changed.
+
+        A DHT that does not answer in time is a sample less; the judge counts them.
+        """
+        at_s = time.monotonic()
+        try:
+            view = self._swarm.snapshot()
+        except SwarmFailed as error:
+            self.write("logs", source="looks", level="warning", line=str(error))
+            return
         names = {handle.peer_id: name for name, handle in self._servers.items()}
         known = SwarmView(
             view.n_blocks, tuple(record for record in view.servers if record.peer_id in names), view.seen_at_s

@@ -54,7 +54,7 @@ class RebalanceSettings:
     clients: int = 1
     sample_every_s: float = 1.0
     settle_s: float = 14.0
-    gap_s: float = 36.0
+    gap_s: float = 45.0
     wide_s: float = 32.0
     run_dir: str | None = None
     simulations: int = 20
