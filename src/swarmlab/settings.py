@@ -21,6 +21,7 @@ from swarmlab.analysis.failure_rates_grid import check as check_grid
 from swarmlab.analysis.recovery_speed_grid import SpeedSettings
 from swarmlab.analysis.recovery_speed_grid import check as check_speed
 from swarmlab.errors import BadInput
+from swarmlab.health.capacity import QUANTS
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.settings import check as check_sim
@@ -72,16 +73,19 @@ WORDS: dict[Any, str] = {
 class ModelSettings:
     """Which checkpoint is served.
 
-    :param name: tiny_llama (generated), smollm2 (``make models``), or a label for ``path``
+    :param name: tiny_llama, llama_65b_tenth, llama_65b_synthetic (generated), smollm2 (``make models``), llama_65b,
+        llama2_70b (weights of your own), or a label for ``path``
     :param path: a Hugging Face Llama checkpoint folder; None for the named models
     :param n_blocks: blocks to generate, or that the checkpoint must have; None for the default
     :param seed: of generated weights
+    :param quant: none, int8 or nf4: how servers hold the linear layers of the blocks
     """
 
     name: str = MISSING
     path: str | None = None
     n_blocks: int | None = None
     seed: int = 0
+    quant: str = "none"
 
 
 @dataclass
@@ -98,6 +102,8 @@ class SwarmSettings:
     torch_dtype: str = "float32"
     device: str = "cpu"
     log_level: str = "INFO"
+    store_dir: str | None = None
+    store_max_bytes: int | None = None
     argv: list[str] = field(default_factory=list)
 
 
@@ -293,6 +299,8 @@ def _check(settings: RunSettings) -> None:
         _check_names("scenarios", settings.scenarios)
     if settings.model.name == "path" and settings.model.path is None:
         raise BadInput("model.path", None, "model=FOLDER, or model=path model.path=FOLDER")
+    if settings.model.quant not in QUANTS:
+        raise BadInput("model.quant", settings.model.quant, ", ".join(QUANTS))
     _check_folders(settings)
     if settings.floor_repeats < 0:
         raise BadInput("floor_repeats", settings.floor_repeats, "0 or more")
@@ -315,9 +323,9 @@ def _check(settings: RunSettings) -> None:
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
     check_sim(settings.sim)
+    check_rebalance(settings.rebalance)
     check_cluster(settings.cluster, settings.swarm.device)
     check_network(settings.network)
-    check_rebalance(settings.rebalance)
     _check_swarm(settings.swarm, here=settings.cluster.kind == "local")
     _check_soak(settings.soak)
     check_grid(settings.rates)
@@ -359,6 +367,10 @@ def _check_swarm(swarm: SwarmSettings, *, here: bool) -> None:
     if not 0 < swarm.throughput_tps <= MAX_THROUGHPUT_TPS:
         allowed = f"more than 0, at most {MAX_THROUGHPUT_TPS:g}"
         raise BadInput("swarm.throughput_tps", swarm.throughput_tps, allowed)
+    if swarm.store_dir is not None and not swarm.store_dir.strip():
+        raise BadInput("swarm.store_dir", swarm.store_dir, "a folder, or null for no store")
+    if swarm.store_max_bytes is not None and swarm.store_max_bytes < 1:
+        raise BadInput("swarm.store_max_bytes", swarm.store_max_bytes, "1 or more, or null for no limit")
     if swarm.throughput not in THROUGHPUTS:
         raise BadInput("swarm.throughput", swarm.throughput, ", ".join(THROUGHPUTS))
     if not re.fullmatch(r"(cpu|cuda|mps)(:\d+)?", swarm.device):

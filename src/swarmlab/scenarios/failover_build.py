@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from swarmlab.bridge.models import Checkpoint, ensure_model
+from swarmlab.bridge.models.synthetic import is_synthetic
 from swarmlab.bridge.petals_argv import check_server_argv
+from swarmlab.health.capacity import BlockShape, weight_bytes
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
 from swarmlab.settings import RunSettings
 from swarmlab.swarm.spec import SwarmSpec
-
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def build_failover(settings: RunSettings) -> Failover:
@@ -52,7 +52,14 @@ def checkpoint_of(settings: RunSettings) -> Checkpoint:
     :raises BadInput: if it is not there or not usable
     """
     model = settings.model
-    return ensure_model(model.path or model.name, settings.models_dir, model.n_blocks, model.seed)
+    return ensure_model(
+        model.path or model.name, settings.models_dir, model.n_blocks, model.seed, name=model.name
+    )
+
+
+def default_store(settings: RunSettings) -> Path:
+    """Where blocks are kept that are drawn and not read, unless the settings say."""
+    return Path(settings.models_dir) / "block_store"
 
 
 def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
@@ -64,14 +71,20 @@ def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
     options = asdict(settings.swarm)
     argv = tuple(options.pop("argv"))
     del options["throughput_tps"]  # each server's own
-    stored_bytes = sum(file.stat().st_size for file in checkpoint.path.glob("*.safetensors"))
-    loaded_bytes = stored_bytes * ITEM_BYTES[settings.swarm.torch_dtype] // ITEM_BYTES[checkpoint.dtype]
+    block_bytes = weight_bytes(
+        BlockShape.of_config(checkpoint.config), settings.swarm.torch_dtype, settings.model.quant
+    )
+    store_dir = options.pop("store_dir") or (
+        default_store(settings) if is_synthetic(checkpoint.config) else None
+    )
     return SwarmSpec(
         checkpoint.path,
         checkpoint.dht_prefix,
         checkpoint.n_blocks,
         (),
-        block_bytes=loaded_bytes // checkpoint.n_blocks,
+        block_bytes=block_bytes,
+        quant=settings.model.quant,
+        store_dir=None if store_dir is None else str(Path(store_dir).absolute()),
         argv=argv,
         cluster=settings.cluster,
         network=settings.network,

@@ -214,6 +214,8 @@ class Swarm:
             "argv": server_argv(self.spec, server, self.initial_peers),
             "name": own.name,
             "network": self.spec.network.server_options(),
+            "store_dir": self.spec.store_dir,
+            "store_max_bytes": self.spec.store_max_bytes,
             **dict(own.options),
         }
         fresh = starts_fresh(self.spec.cluster, self.spec.device)

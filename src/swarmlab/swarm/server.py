@@ -89,6 +89,7 @@ def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[s
         "--num_handlers": spec.num_handlers,
         "--attn_cache_tokens": spec.attn_cache_tokens,
         "--torch_dtype": spec.torch_dtype,
+        "--quant_type": spec.quant,
         "--device": spec.device,
         "--update_period": spec.update_period_s,
         "--expiration": spec.expiration_s,

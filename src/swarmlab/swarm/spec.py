@@ -70,6 +70,9 @@ class SwarmSpec:
     :param torch_dtype: of the blocks
     :param device: of the blocks, as torch names it
     :param log_level: of hivemind and petals in the children's logs
+    :param quant: none, int8 or nf4: how the linear layers of the blocks are held
+    :param store_dir: absolute path of a block store that all servers share; None for none
+    :param store_max_bytes: of the store, the least recently used blocks go first; None for no limit
     :param argv: more arguments of ``petals.cli.run_server`` for every server
     :param cluster: where its servers run
     :param network: what lies between them
@@ -90,6 +93,9 @@ class SwarmSpec:
     torch_dtype: str = "float32"
     device: str = "cpu"
     log_level: str = "INFO"
+    quant: str = "none"
+    store_dir: str | None = None
+    store_max_bytes: int | None = None
     argv: tuple[str, ...] = ()
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
