@@ -81,12 +81,15 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 
 
 def plain(args: Mapping[str, Any], channel_path: str) -> int:
-    """Entry of a ``client:plain`` process: the greedy generation by transformers alone, without the swarm."""
+    """Entry of a ``client:plain`` process: the greedy generation by transformers alone, without the swarm.
+
+    :param args: as in :func:`main`; ``quant`` of the servers' blocks
+    """
     reporter = Reporter(connect(channel_path))
     checkpoint = open_checkpoint(args["model_path"])
     reporter.send("ready")
     prompt = np.array(args["prompt_ids"], dtype=np.int64)
-    token_ids, hidden = plain_run(checkpoint, prompt, args["work"]["new_tokens"])
+    token_ids, hidden = plain_run(checkpoint, prompt, args["work"]["new_tokens"], args.get("quant", "none"))
     for token, ids in enumerate(token_ids.T.tolist()):
         phase = "prefill" if token == 0 else "decode"
         reporter.send("step", token=token, phase=phase, seconds=None, token_ids=ids)

@@ -40,7 +40,7 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``client`` (fields of petals'
         ClientConfig), ``recovery`` (RecoverySettings by name), ``tolerance``, ``states_dir`` (for sessions that went
-        wrong), ``name``
+        wrong), ``name``; ``quant`` of the servers' blocks
     """
     channel = connect(channel_path)
     reporter = Reporter(channel)
@@ -72,7 +72,7 @@ class SoakClient:
     def __init__(self, args: Mapping[str, Any], model: Any, reporter: Reporter) -> None:
         self._args, self._model, self._reporter = args, model, reporter
         self._checkpoint = open_checkpoint(args["model_path"])
-        self._plain = load_plain(self._checkpoint)
+        self._plain = load_plain(self._checkpoint, args.get("quant", "none"))
         self._process = psutil.Process()
         self.retries = _Retries(reporter)
 

@@ -123,6 +123,7 @@ class Failover:
         return {
             "arm": arm,
             "model_path": str(self.checkpoint.path),
+            "quant": self.swarm.quant,
             "dht_prefix": self.checkpoint.dht_prefix,
             "initial_peers": swarm.initial_peers,
             "prompt_ids": prompts(self.checkpoint, work.batch, work.prompt_tokens, self.seed).tolist(),

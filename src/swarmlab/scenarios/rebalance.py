@@ -123,6 +123,7 @@ Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_bl
             client_args={
                 "arm": "swarmlab",
                 "model_path": str(self.checkpoint.path),
+                "quant": self.swarm.quant,
                 "dht_prefix": self.checkpoint.dht_prefix,
                 "client": self.client,
                 "recovery": self.recovery,

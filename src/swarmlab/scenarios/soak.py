@@ -176,6 +176,7 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
         return {
             "arm": arm,
             "model_path": str(self.checkpoint.path),
+            "quant": self.swarm.quant,
             "dht_prefix": self.checkpoint.dht_prefix,
             "initial_peers": swarm.initial_peers,
             "client": self.client,
