@@ -9,12 +9,15 @@ from swarmlab.analysis.checks import Verdict, conclude
 from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.metrics import FAILURES
+from swarmlab.judges.failover import planned
 from tests.analysis.histories import AT_TOKEN, DEFAULT_SCENARIOS, History, default_run
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "failover"
 EXPECTED = yaml.safe_load((EXPERIMENT / "expected.yaml").read_text(encoding="utf-8"))
 # of what the experiment can show, what its default set does
-EXPECTED_BY_DEFAULT = {"scenarios": {name: EXPECTED["scenarios"][name] for name in DEFAULT_SCENARIOS}}
+EXPECTED_BY_DEFAULT = planned(
+    EXPECTED, {"scenarios": DEFAULT_SCENARIOS, "arms": ["petals", "issue_patch", "swarmlab"]}
+)
 
 
 def check(history, expected=EXPECTED_BY_DEFAULT, status="complete"):
@@ -34,6 +37,18 @@ def test_the_run_that_was_measured_holds():
     findings = check(default_run())
     assert conclude(findings) is Verdict.HOLDS
     assert against(findings) == []
+
+
+def test_an_arm_that_gave_up_at_the_first_of_several_failures_need_not_have_met_the_others():
+    expected = {"scenarios": {"kill_last": {"failures": 3, "arms": {"petals": {"outcome": "exception"}}}}}
+    history = History().controls()
+    history.arm("petals", outcome="exception", tokens=AT_TOKEN, error="AssertionError", broken=True)
+    assert conclude(check(history, expected)) is Verdict.HOLDS
+    for row in rows_of(history, "faults", "petals"):
+        row["ok"] = row["stage"] != "confirm"
+    assert conclude(check(history, expected)) is Verdict.UNKNOWN
+    expected["scenarios"]["kill_last"]["arms"] = {"swarmlab": {"outcome": "identical"}}
+    assert conclude(check(history.arm("swarmlab"), expected)) is Verdict.UNKNOWN, "it met one of three"
 
 
 def swarmlab_gets_a_token_wrong(history):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis import metrics
 from swarmlab.analysis.checks import Finding, Verdict, assume, expect, guard
+from swarmlab.analysis.failover import ENDED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,8 +78,11 @@ def record_is_sound(part: Part, failures: int) -> Iterator[Finding]:
     yield assume(name, not refused, f"nemesis: {shown or 'no step went wrong'}")
     injected = [row for row in faults if row["stage"] == "inject"]
     confirmed = [row for row in faults if row["stage"] == "confirm"]
-    met = len(part.confirmed) >= failures and len(confirmed) >= len(injected)
-    wanted = max(failures, len(injected))
+    # an arm that gave up at the first failure was not there for the others
+    ended_early = part.outcome is not None and part.outcome["outcome"] in ENDED_EARLY
+    needed = min(failures, 1) if ended_early else failures
+    met = len(part.confirmed) >= needed and len(confirmed) >= len(injected)
+    wanted = max(needed, len(injected))
     yield assume(name, met, f"nemesis: {len(part.confirmed)} failures confirmed of {wanted}")
     if part.steps and part.saved_tokens is not None:
         told, saved = metrics.tokens_of(part.steps), part.saved_tokens

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
 
 from swarmlab.analysis import metrics
 from swarmlab.bridge import arms
@@ -27,6 +28,7 @@ from swarmlab.channel import Channel, connect
 NEXT_S = 300.0  # servers come back in between
 GO_S = 120.0
 STEPS_BEFORE, STEPS_AFTER = 8, 8  # single tokens around the failure
+DIAL_S, REDIAL_S = 30.0, 0.1
 SETTLE_S, POLL_S = 5.0, 0.005  # longest wait for repairs begun between two steps
 
 Place = Mapping[str, Any]
@@ -113,9 +115,20 @@ class SpeedClient:
         return self._right[history]
 
     def _warm_up(self, servers: Sequence[Place], inputs: torch.Tensor, length: int) -> None:
-        """One prefill at each server, as had by one that has served others: the first one after a start is slow."""
+        """One prefill at each server, as had by one that has served others: the first one after a start is slow.
+
+        libp2p does not dial a server that was just gone for some seconds, though it is back: that is waited for.
+        """
+        until_s = time.monotonic() + DIAL_S
         for place in servers:
-            connect_and_prefill(self._manager, length, place, inputs)
+            while True:
+                try:
+                    connect_and_prefill(self._manager, length, place, inputs)
+                    break
+                except ControlFailure:
+                    if time.monotonic() > until_s:
+                        raise
+                    time.sleep(REDIAL_S)
 
     def _generate(
         self, session: FaultTolerantSession, inputs: torch.Tensor, history: int, n_failed: int

@@ -11,6 +11,7 @@ from swarmlab.analysis.failover import measure as measure_failover
 from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.plots.failover import failover_figure
+from swarmlab.analysis.plots.outcomes import outcomes_figure
 from swarmlab.analysis.tables import comparison_table, texts_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 
     States = Callable[[str, str], dict[str, np.ndarray] | None]
 
+PANELS = (
+    "kill_last",
+    "kill_first",
+    "kill_middle",
+    "split_replacement",
+    "batch_of_3",
+    "prefill",
+)  # where few must do
 FIGURE_KINDS = ("steps", "faults", "failovers", "floors", "outcomes")
 
 
@@ -66,9 +75,18 @@ def texts(run: Run) -> list[Table]:
 
 
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
-    """The figure of a judged run, of matplotlib."""
-    evidence = Evidence({kind: run.history(kind) for kind in FIGURE_KINDS}, _states(run))
-    return failover_figure(evidence, summary["scenarios"], run.info)
+    """The figures of a judged run, of matplotlib: time around the failure, and how everybody ended.
+
+    The first has a panel per scenario; of a run with many it shows a few.
+    """
+    evidence, scenarios = (
+        Evidence({kind: run.history(kind) for kind in FIGURE_KINDS}, _states(run)),
+        summary["scenarios"],
+    )
+    default = [name for name in PANELS if name in scenarios]
+    shown = list(scenarios) if len(scenarios) <= len(PANELS) else default or list(scenarios)[: len(PANELS)]
+    timed = failover_figure(evidence, {name: scenarios[name] for name in shown}, run.info)
+    return {"": timed, "outcomes": outcomes_figure(scenarios, run.info)}
 
 
 def planned(expected: dict[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
