@@ -62,6 +62,8 @@ def run(request: dict[str, Any], temp_dir: Path) -> int:
     """
     try:
         _settle(request, temp_dir)
+        if request["args"].get("network") or request["args"].get("events_path"):  # a server, of whatever kind
+            importlib.import_module("swarmlab.bridge.traffic").install(request["args"])
         return _resolve(request["kind"])(request["args"], request.get("channel", "")) or 0
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)

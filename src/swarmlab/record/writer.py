@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "leaks": ("scenario", "moment", "processes", "sockets", "files"),
     "blocks": ("block", "announced_tps", "delivered_tps", "n_servers"),
+    "delivered": ("server", "start", "end", "tokens", "seconds"),
     "balance": ("swarm_tps", "quality_petals", "quality_optimal", "optimal_tps", "bound_gap", "n_moving"),
     "decisions": ("server", "policy", "moved", "old", "target", "chosen", "reason", "predicted_gain"),
     "reloads": (
