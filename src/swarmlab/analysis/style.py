@@ -36,6 +36,8 @@ PLACEMENT_STYLES = {
     "appendix_d": ArmStyle("appendix D, p = 20 %", "#0072B2", "D", "-.", 4),
     "pinned": ArmStyle("pinned", "#CC79A7", "X", ":", 3),
     "appendix_d_20": ArmStyle("appendix D, p = 20 %", "#CC79A7", "<", "-.", 5),
+    "appendix_d": ArmStyle("appendix D, p = 20 %", "#CC79A7", "<", "-.", 5),
+    "pinned": ArmStyle("pinned", "#0072B2", "p", ":", 2),
     "petals": ARM_STYLES["petals"],
     "recheck": ArmStyle("recheck (PR 493)", "#009E73", "P", "--", 6),
     "swarmlab": ARM_STYLES["swarmlab"],
