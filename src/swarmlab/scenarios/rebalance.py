@@ -88,7 +88,7 @@ Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_bl
             plan.WIDE_JOINS: settings.wide_s,
         }
         one_arm = START_S + sum(lasting[name] for name in self._main) if self._main else 0.0
-        widest = plan.SLOW_SWARM[0].scaled(self.checkpoint.n_blocks).span.length
+        widest = plan.SLOW_SWARM[-1].scaled(self.checkpoint.n_blocks).span.length
         slow = START_S + SLOW_S + widest * settings.slow_read_delay_s / 2
         return len(self.arms) * one_arm + len(self._slow_arms) * slow
 

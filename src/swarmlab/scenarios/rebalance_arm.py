@@ -89,7 +89,7 @@ class ArmRun:
                 time.sleep(CALM_S)
                 killed_s = time.monotonic()
                 self._perform(recording, swarm, Fault.KILL, plan.SLOW_KILLED)
-                most_s = SLOW_MOVE_S + places[0].span.length * self.settings.slow_read_delay_s
+                most_s = SLOW_MOVE_S + places[-1].span.length * self.settings.slow_read_delay_s
                 _wait(lambda: recording.reloaded(plan.MOVER, since_s=killed_s), most_s)
                 time.sleep(AFTER_S)
             self._say(plan.SLOW_DISK, recording)

@@ -51,12 +51,12 @@ LOST = "narrow"
 KILLED = ("narrow", "a2")
 WIDE = Place("wide", Span(0, 16), 200.0)
 
-# One server of 20 blocks that has to move by two.
+# One server of 20 blocks that has to move by two; all others are pinned, so that nobody else can fill the gap.
 SLOW_SWARM = (
+    Place("rest", Span(0, 20), 300.0, free=False),
+    Place("gap", Span(20, 22), 400.0, free=False),
+    Place("end", Span(22, 24), 400.0, free=False),
     Place("mover", Span(0, 20), 200.0),
-    Place("rest", Span(0, 20), 100.0, free=False),
-    Place("gap", Span(20, 22), 150.0, free=False),
-    Place("end", Span(22, 24), 150.0, free=False),
 )
 SLOW_KILLED, MOVER = "gap", "mover"
 
