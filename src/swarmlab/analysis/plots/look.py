@@ -35,7 +35,9 @@ def world_words(info: Mapping[str, Any]) -> str:
     """``real swarm on cpu`` or ``simulated swarm``: the two are never mixed up."""
     if info.get("world") == "simulated":
         return "simulated swarm, computed on cpu"
-    return f"{info.get('world')} swarm on {info.get('device')}"
+    network = info.get("network")
+    emulated = f", network {network}" if network and "host" not in network else ""
+    return f"{info.get('world')} swarm on {info.get('device')}{emulated}"
 
 
 def put_caption(figure: Figure, text: str) -> None:
