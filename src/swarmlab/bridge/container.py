@@ -132,10 +132,12 @@ class Shelf:
         """:raises Exception: if the container does not come up"""
         self.container.run_in_background(await_ready=True)
 
-    def heal(self) -> bool:
-        """A new container round the same blocks if a process of this one has died; True if that was so."""
-        if self.container.is_healthy():
-            return False
+    @property
+    def is_healthy(self) -> bool:
+        return self.container.is_healthy()
+
+    def heal(self) -> None:
+        """A new container round the same blocks, for one of which a process has died."""
         with self._lock:
             modules = self.container.modules()
             self.container.shutdown()
@@ -143,7 +145,6 @@ class Shelf:
             fresh.add(modules)
             self.container = fresh
         self.start()
-        return True
 
     def shutdown(self) -> None:
         self.container.shutdown()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,6 +37,12 @@ class DhtPort:
         with self._lock:  # the pipe to the DHT's process mixes up messages of two threads
             future = self._dht.run_coroutine(coro, return_future=True)
         return future if return_future else future.result(self._answer_s)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody sends meanwhile: for forking, and for a child that sends through the same pipe."""
+        with self._lock:
+            yield
 
     def view(self, prefix: str, n_blocks: int) -> SwarmView:
         """The swarm as the DHT shows it now, on the DHT's clock.

@@ -131,7 +131,9 @@ class Server(petals_server.Server):
         return self.stop.is_set()
 
     def _heal(self) -> None:
-        if self._shelf.heal():
+        if not self._shelf.is_healthy:
+            with self._port.still():
+                self._shelf.heal()
             self._announcer.memory_cache = self._shelf.container.front.memory_cache
             self._events.log("warning", "a handler has died, all were started anew; the blocks stayed")
 

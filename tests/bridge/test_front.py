@@ -1,0 +1,212 @@
+"""One set of handlers and queues for all blocks, with real blocks of the tiny model and petals' own classes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from swarmlab.bridge import compat
+
+compat.apply()
+
+from petals.data_structures import InferenceMetadata  # noqa: E402
+from petals.server.backend import TransformerBackend  # noqa: E402
+from petals.server.handler import TransformerConnectionHandler  # noqa: E402
+from petals.utils.auto_config import AutoDistributedConfig  # noqa: E402
+from petals.utils.convert_block import QuantType  # noqa: E402
+
+from swarmlab.bridge.block_loader import BlockRecipe, PetalsLoader  # noqa: E402
+from swarmlab.bridge.front import BlockHandler, Front, Presence  # noqa: E402
+from swarmlab.bridge.memory_probe import bytes_of  # noqa: E402
+from swarmlab.bridge.models.ensure import ensure_model  # noqa: E402
+
+pb: Any = __import__("hivemind.proto.runtime_pb2", fromlist=["ExpertRequest"])
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory):
+    return ensure_model("tiny_llama", tmp_path_factory.mktemp("models")).path
+
+
+@pytest.fixture(scope="module")
+def settings(model_path) -> Any:
+    config: Any = AutoDistributedConfig.from_pretrained(str(model_path))
+    return SimpleNamespace(
+        block_config=config, dht_prefix="m", module_uids=[f"m.{block}" for block in range(16)],
+        torch_dtype=torch.float32, tensor_parallel_devices=(CPU,), device=CPU, attn_cache_bytes=2**20,
+        max_alloc_timeout=1.0, max_chunk_size_bytes=2**20, min_batch_size=1, max_batch_size=512,
+        compression=pb.CompressionType.NONE,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def modules(settings, model_path):
+    recipe = BlockRecipe(str(model_path), settings.block_config, torch.float32, QuantType.NONE)
+    loader = PetalsLoader(recipe)
+    return {block: loader.load(block).module for block in (3, 4)}
+
+
+@pytest.fixture
+def front(settings):
+    return Front(settings)
+
+
+def test_the_template_has_no_weights_that_a_forked_handler_could_keep(front):
+    for backend in (front.template, *front.faces.values()):
+        assert not isinstance(backend.module, torch.nn.Module)
+
+
+def test_each_block_has_a_face_whose_tasks_name_it(front):
+    assert list(front.faces) == [f"m.{block}" for block in range(16)]
+    face: Any = front.faces["m.3"]
+    assert isinstance(face, TransformerBackend), "petals' handler insists"
+    assert face.inference_pool is front.template.inference_pool
+    hidden = torch.zeros(1, 2, 64)
+    face.forward_pool.submit_task(hidden, "adapter", priority=1.0)
+    task = front.template.forward_pool.submitted_tasks.get()
+    assert task.args[1:] == ("adapter", "m.3")
+    assert task.priority == 1.0
+    too_long = face.forward_pool.submit_task(torch.zeros(1, 600, 64), "", priority=1.0)
+    with pytest.raises(ValueError, match="max_batch_size"):
+        too_long.result(timeout=5)
+
+
+def test_a_block_that_is_held_computes_and_one_that_is_dropped_does_not(front, modules):
+    front.held.add("m.3", modules[3])
+    hidden = torch.randn(1, 5, 64)
+    (output,) = front.held.forward(hidden, "", "m.3")
+    assert torch.equal(output, modules[3](hidden)[0])
+    (grad,) = front.held.backward(hidden, torch.ones(1, 5, 64), "", "m.3")
+    assert grad.shape == hidden.shape
+    assert front.held.module("m.3") is modules[3]
+    front.held.remove("m.3")
+    with pytest.raises(KeyError):
+        front.held.forward(hidden, "", "m.3")
+
+
+def test_a_chain_of_blocks_computes_with_caches_as_petals_backends_do(front, modules):
+    for block, module in modules.items():
+        front.held.add(f"m.{block}", module)
+    handles = cache_of(front, blocks=2, tokens=8)
+    hidden = torch.randn(1, 4, 64)
+    outputs = []
+    for at, piece in ((0, hidden[:, :3]), (3, hidden[:, 3:])):
+        infos = tuple(
+            InferenceMetadata(f"m.{block}", at, tuple(own), "")
+            for block, own in zip((3, 4), handles, strict=True)
+        )
+        (out,) = front.held.inference(piece.clone(), torch.arange(1), infos, None, None)
+        outputs.append(out)
+    plain = modules[4](modules[3](hidden)[0])[0]
+    assert torch.allclose(torch.cat(outputs, dim=1), plain, atol=1e-5)
+
+
+def cache_of(front, blocks, tokens):
+    """What a handler does for a new session, in this process."""
+    descriptors = front.faces["m.3"].get_inference_cache_descriptors(1, tokens)
+    handles = []
+    for index in range(blocks):
+        own = (2 * index, 2 * index + 1)
+        front.memory_cache._pipe_send.send((own, descriptors))
+        handles.append(own)
+    return handles
+
+
+def test_what_a_handler_needs_to_know_of_a_block_is_what_petals_says_of_it(front, settings, modules):
+    original = TransformerBackend(
+        "m.3", modules[3], config=settings.block_config, memory_cache=front.memory_cache,
+        backend_dtype=torch.float32, max_chunk_size_bytes=2**20, args_schema=front.template.args_schema,
+        kwargs_schema={}, outputs_schema=front.template.outputs_schema, min_batch_size=1, max_batch_size=512,
+    )  # fmt: skip
+    face = front.faces["m.3"]
+    assert face.get_info() == original.get_info()
+    assert face.cache_bytes_per_token == original.cache_bytes_per_token
+    assert face.get_inference_cache_descriptors(2, 9) == original.get_inference_cache_descriptors(2, 9)
+    assert face.grad_inputs_schema == original.grad_inputs_schema
+
+
+def test_the_size_of_a_block_is_that_of_its_weights_and_tables(modules):
+    assert bytes_of(torch.nn.Linear(10, 3)) == 4 * 33
+    assert bytes_of(modules[3]) > sum(4 * weight.numel() for weight in modules[3].parameters())
+
+
+def test_presence_says_what_is_held_and_how_many_sessions_use_it():
+    presence = Presence(8)
+    assert not presence.is_held(3)
+    presence.set_held(3, held=True)
+    assert presence.is_held(3)
+    assert not presence.is_held(-5)
+    assert not presence.is_held(8)
+    presence.count_session([2, 3], 1)
+    presence.count_session([3, 4], 1)
+    assert [presence.sessions_on([block]) for block in (1, 2, 3, 4)] == [0, 1, 2, 1]
+    assert presence.sessions_on(range(8)) == 2
+    presence.count_session([3, 4], -1)
+    assert presence.sessions_on([3, 4]) == 1
+    assert presence.sessions_on([]) == 0
+
+
+class Handler:
+    """The handler with petals' part played."""
+
+    def __init__(self, front, monkeypatch):
+        self.presence, self.during = front.presence, []
+        self.handler: Any = object.__new__(BlockHandler)
+        self.handler.module_backends, self.handler._presence = front.faces, front.presence
+
+        async def rpc_inference(_handler, requests, _context):
+            async for _ in requests:
+                self.during.append(self.presence.sessions_on([3, 4]))
+                yield pb.ExpertResponse()
+
+        async def rpc_info(_handler, _request, _context):
+            return "info"
+
+        monkeypatch.setattr(TransformerConnectionHandler, "rpc_inference", rpc_inference)
+        monkeypatch.setattr(TransformerConnectionHandler, "rpc_info", rpc_info)
+
+    async def infer(self, uids, steps=2, fail=False):
+        async def requests():
+            for _ in range(steps):
+                yield pb.ExpertRequest(uid=uids)
+            if fail:
+                raise ConnectionError
+
+        return [reply async for reply in self.handler.rpc_inference(requests(), None)]
+
+
+@pytest.fixture
+def handler(front, monkeypatch):
+    for block in (3, 4):
+        front.presence.set_held(block, held=True)
+    return Handler(front, monkeypatch)
+
+
+def test_a_session_counts_on_its_blocks_as_long_as_it_lasts(handler):
+    assert len(asyncio.run(handler.infer("m.3 m.4"))) == 2
+    assert handler.during == [1, 1]
+    assert handler.presence.sessions_on([3, 4]) == 0
+    with pytest.raises(ConnectionError):
+        asyncio.run(handler.infer("m.3", fail=True))
+    assert handler.presence.sessions_on([3, 4]) == 0
+
+
+@pytest.mark.parametrize("uids", ["m.5", "m.3 m.4 m.5", "m.99", "other.3", ""])
+def test_a_block_that_is_not_held_is_refused_in_petals_words(handler, uids):
+    with pytest.raises(RuntimeError, match="Remote peer does not serve"):
+        asyncio.run(handler.infer(uids))
+    assert handler.presence.sessions_on(range(16)) == 0
+
+
+def test_asked_about_a_block_it_answers_only_if_it_holds_it(handler):
+    info = handler.handler.rpc_info
+    assert asyncio.run(info(pb.ExpertUID(uid="m.3"), None)) == "info"
+    assert asyncio.run(info(pb.ExpertUID(), None)) == "info"
+    with pytest.raises(RuntimeError, match="does not serve"):
+        asyncio.run(info(pb.ExpertUID(uid="m.9"), None))
+    assert BlockHandler.__name__ == "TransformerConnectionHandler", "or clients ask in vain"
