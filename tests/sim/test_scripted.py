@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swarmlab.placement.join_only import JoinOnly
+from swarmlab.placement.petals import Petals
+from swarmlab.placement.swarmlab import Swarmlab
+from swarmlab.sim.scripted import Script, play
+from swarmlab.sim.world import Arm
+from swarmlab.types import Span
+from tests.sim.swarms import TINY, Told, member
+
+# R1 of the notes: with D's records missing, A (or B) would move to 2
+MEMBERS = (member("A", 2, 100.0, 0.0), member("D", 2, 200.0, 1.0), member("B", 2, 100.0, 2.0))
+WORLD = replace(TINY, n_blocks=4, duration_s=300.0, check_period_s=10.0, s_per_block=1.0, sample_every_s=10.0)
+
+
+def reloads(events):
+    return [
+        event.fields for event in events if event.kind == "reloads" and event.fields["old_start"] is not None
+    ]
+
+
+def played(policy, script, *, keeps=False, members=MEMBERS, seed=0, **changes):
+    return play(replace(WORLD, **changes), members, Arm("arm", policy, keeps), script, seed)
+
+
+def test_a_decision_on_lost_records_is_held_until_they_are_back_and_ends_where_it_began():
+    moves = reloads(played(Petals(), Script(lost=("D", 100.0, 130.0), settles_s=90.0)))
+    assert moves
+    assert all(move["no_op"] for move in moves)
+    assert all(move["redundant"] == 2 for move in moves)
+
+
+def test_without_the_hold_the_gap_that_is_none_is_filled():
+    hidden = Script(lost=("D", 100.0, 130.0), settles_s=90.0)
+    held = replace(hidden, lost=None)
+    assert reloads(played(Petals(), held)) == []
+
+
+def test_fixed_servers_and_all_before_the_swarm_has_settled_stay():
+    everybody = frozenset(one.name for one in MEMBERS)
+    lost = ("D", 100.0, 130.0)
+    assert reloads(played(Petals(), Script(lost=lost, fixed=everybody))) == []
+    assert reloads(played(Petals(), Script(lost=lost, settles_s=1000.0))) == []
+
+
+def test_ours_loads_what_is_new_while_it_serves_on():
+    told = Told(Span(0, 3), then=(Span(1, 4),))
+    events = played(told, Script(), keeps=True, members=(member("A", 3, 100.0),), s_per_move=2.0)
+    (move,) = reloads(events)
+    assert (move["kept"], move["loaded"], move["redundant"], move["lost_block_s"]) == (2, 1, 0, 0.0)
+    assert move["out_of_service_s"] == pytest.approx(3.0)  # from the decision; it serves meanwhile
+    full = reloads(played(Told(Span(0, 3), then=(Span(1, 4),)), Script(), members=(member("A", 3, 100.0),)))
+    assert (full[0]["loaded"], full[0]["redundant"], full[0]["lost_block_s"]) == (3, 2, 9.0)
+
+
+def test_the_same_seed_plays_the_same():
+    script = Script(lost=("D", 100.0, 130.0), settles_s=90.0)
+    assert played(Swarmlab(), script, keeps=True) == played(Swarmlab(), script, keeps=True)
+
+
+def test_a_swarm_that_never_moves_stays_where_it_joined():
+    assert reloads(played(JoinOnly(), Script(lost=("D", 100.0, 130.0)))) == []
