@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -23,9 +23,11 @@ from swarmlab import settings as run_settings
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.figures import draw_run
 from swarmlab.judges.registry import judge_of
+from swarmlab.record.jobs import Job, JobBook
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir
 from swarmlab.report.page import write_report
+from swarmlab.scenarios.multirun import show_jobs
 from swarmlab.scenarios.progress import ConsoleProgress
 from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
@@ -36,10 +38,15 @@ WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst de
 
 
 def execute(
-    settings: RunSettings, resolved: dict[str, Any], argv: Sequence[str], overrides: Sequence[str]
+    settings: RunSettings,
+    resolved: dict[str, Any],
+    argv: Sequence[str],
+    overrides: Sequence[str],
+    on_folder: Callable[[Path], None] = lambda _: None,
 ) -> int:
     """Run the experiment, judge it, show it.
 
+    :param on_folder: told of the run folder, once there is one
     :returns: the exit code
     :raises BadInput: before anything is started
     """
@@ -56,6 +63,7 @@ def execute(
         model=experiment.model,
         device=settings.swarm.device,
     )
+    on_folder(run_dir.path)
     run_dir.update(scenarios=list(experiment.parts))
     if experiment.world == "real":
         run_dir.update(network=settings.network.label(), cluster=settings.cluster.kind)
@@ -127,27 +135,66 @@ def main() -> None:
     # Hydra wants its flag before the overrides
     sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)
     run_settings.register()
-    codes: list[int] = []
-
-    @hydra.main(config_path=str(run_settings.CONFIGS), config_name="config", version_base="1.3")
-    def job(config: DictConfig) -> None:
-        try:
-            settings, resolved = run_settings.from_config(config)
-            code = execute(settings, resolved, sys.argv, list(HydraConfig.get().overrides.task))
-        except BadInput as error:
-            code = _refuse(error)
-        if code >= 128:  # a signal ends the whole multirun
-            sys.exit(code)
-        codes.append(code)
-
     try:
-        _check_command_line(sys.argv[1:])
-        job()
+        jobs = _check_command_line(sys.argv[1:])
+        is_multirun = jobs and not MULTIRUN.isdisjoint(sys.argv)
+        sys.exit(_run_jobs(jobs[0].results_dir) if is_multirun else _run_job())
     except BadInput as error:
         sys.exit(_refuse(error))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    sys.exit(max(codes, key=WORST_LAST.index, default=0))
+
+
+def _run_job() -> int:
+    """The one job of the command line, or whatever else Hydra is asked for; the exit code."""
+    codes: list[int] = []
+
+    @hydra.main(config_path=str(run_settings.CONFIGS), config_name="config", version_base="1.3")
+    def job(config: DictConfig) -> None:
+        codes.append(_do(config, sys.argv)[0])
+
+    job()
+    return codes[0] if codes else 0
+
+
+def _run_jobs(results_dir: str) -> int:
+    """All jobs of a multirun, wherever Hydra's launcher has them run; the exit code of the worst.
+
+    :param results_dir: of the first; what they share is written there
+    """
+    # the function is sent to other processes with what it refers to
+    book, argv = JobBook.below(results_dir), list(sys.argv)
+    register = run_settings.register
+    sys.argv.append(f"hydra.sweep.dir={_quoted(str(book.folder))}")
+
+    @hydra.main(config_path=str(run_settings.CONFIGS), config_name="config", version_base="1.3")
+    def job(config: DictConfig) -> None:
+        register()
+        code, run_dir = _do(config, argv)
+        told = HydraConfig.get()
+        book.add(Job(int(told.job.num), list(told.overrides.task), code, run_dir))
+        if code >= 128:  # a signal ends the whole multirun
+            sys.exit(code)
+
+    job()
+    found = book.jobs()
+    show_jobs(found, book.write_summary())
+    by_signal = [one.exit_code for one in found if one.exit_code not in WORST_LAST]
+    return (
+        by_signal[0] if by_signal else max((one.exit_code for one in found), key=WORST_LAST.index, default=1)
+    )
+
+
+def _do(config: DictConfig, argv: Sequence[str]) -> tuple[int, str | None]:
+    """One job: its exit code, and its run folder if it got one."""
+    folders: list[Path] = []
+    try:
+        settings, resolved = run_settings.from_config(config)
+        overrides = list(HydraConfig.get().overrides.task)
+        code = execute(settings, resolved, argv, overrides, folders.append)
+    except BadInput as error:
+        code = _refuse(error)
+    return code, str(folders[0].resolve()) if folders else None
 
 
 def _refuse(error: BadInput) -> int:
@@ -158,22 +205,27 @@ def _refuse(error: BadInput) -> int:
 def _model_folder(argument: str) -> list[str]:
     """``model=FOLDER`` in the words of the config: it has a slash, and no name of a model has one."""
     name, _, value = argument.partition("=")
-    quoted = value.replace("\\", r"\\").replace("'", r"\'")
-    return ["model=path", f"model.path='{quoted}'"] if name == "model" and "/" in value else [argument]
+    return ["model=path", f"model.path={_quoted(value)}"] if name == "model" and "/" in value else [argument]
 
 
-def _check_command_line(arguments: Sequence[str]) -> None:
+def _quoted(value: str) -> str:
+    """As Hydra reads any text back."""
+    escaped = value.replace("\\", r"\\").replace("'", r"\'")
+    return f"'{escaped}'"
+
+
+def _check_command_line(arguments: Sequence[str]) -> list[RunSettings]:
     """
+    :returns: the settings of each job; none if Hydra is asked for something else
     :raises BadInput: for the first job that cannot work, before any is run
     """
     options = {argument for argument in arguments if argument.startswith("-")}
     overrides = [argument for argument in arguments if argument not in options]
     if not options:
-        run_settings.load(overrides)
-    elif options <= MULTIRUN:
-        for combination in run_settings.combinations(overrides):
-            run_settings.load(combination)
-    # other options, such as --help and --cfg, start nothing and are Hydra's own business
+        return [run_settings.load(overrides)[0]]
+    if options <= MULTIRUN:
+        return [run_settings.load(combination)[0] for combination in run_settings.combinations(overrides)]
+    return []  # other options, such as --help and --cfg, start nothing and are Hydra's own business
 
 
 if __name__ == "__main__":
