@@ -258,7 +258,7 @@ def test_a_run_leaves_only_its_own_folder(command, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
     assert sorted(path.name for path in Path("results/runs").iterdir()) == ["failover"]
     assert {path.name for path in Path("results/runs/failover/latest/").iterdir()} == {
-        "config.yaml", "figures", "history", "run.json", "states", "summary.json", "tables"
+        "config.yaml", "figures", "history", "report.html", "run.json", "states", "summary.json", "tables"
     }  # fmt: skip
 
 

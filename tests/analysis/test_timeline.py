@@ -51,6 +51,7 @@ def test_a_decision_to_stay_is_no_news():
 
 
 def test_a_first_load_is_a_join():
+    assert words("decisions", {**DECISION, "old": None}) == ["a decides to join at 2:6: a gap"]
     assert words("reloads", {**RELOAD, "old_start": None, "no_op": False})[0].startswith(
         "a joins to 0:4: 4 blocks"
     )

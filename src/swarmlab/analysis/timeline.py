@@ -64,8 +64,9 @@ def _failover(row: Row) -> str:
 def _decision(row: Row) -> str | None:
     if not row["moved"]:
         return None
-    chosen = row.get("chosen") or row.get("target")
-    return f"{row['server']} decides to move from {_span(row.get('old'))} to {_span(chosen)}: {row['reason']}"
+    chosen, old = row.get("chosen") or row.get("target"), row.get("old")
+    what = "join at" if old is None else f"move from {_span(old)} to"
+    return f"{row['server']} decides to {what} {_span(chosen)}: {row['reason']}"
 
 
 def _reload(row: Row) -> str:
