@@ -21,8 +21,8 @@ MOVES: Columns = (
     ("no-op", "noop_reloads", "d"),
     ("loaded", "blocks_loaded", "d"),
     ("redun-\ndant", "redundant_loads", "d"),
-    ("out of\nservice s", "out_of_service_s", ".1f"),
-    ("lost\nblock s", "lost_block_seconds", ".0f"),
+    ("out of\nserv. s", "out_of_service_s", ".1f"),
+    ("lost\nblk s", "lost_block_seconds", ".0f"),
 )
 LOAD: Columns = (
     ("tokens\n/s", "delivered_tps_mean", ".1f"),
@@ -59,7 +59,7 @@ def _table(summary: Mapping[str, Any], title: str, columns: Columns) -> Table:
     for scenario, arms in summary["scenarios"].items():
         _add(table, scenario, arms, columns)
     if summary["arms"]:
-        _add(table, "all three", summary["arms"], columns)
+        _add(table, "together", summary["arms"], columns)
     return table
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -141,8 +140,9 @@ def _draw_moves(axes: Axes, found: Parts, scenario: str, arms: Sequence[str]) ->
 
 
 def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
-    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 6.2), layout="constrained")
-    grid = figure.subplots(len(QUALITIES), len(scenarios), squeeze=False, sharex="col", sharey=True)
+    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 6.5), layout="constrained")
+    panels, legend = _with_legend(figure, 16)
+    grid = panels.subplots(len(QUALITIES), len(scenarios), squeeze=False, sharex="col", sharey=True)
     for column, scenario in enumerate(scenarios):
         for line, (name, words) in enumerate(QUALITIES.items()):
             axes = grid[line, column]
@@ -156,8 +156,7 @@ def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: 
                 axes.set_ylabel(words)
         grid[0, column].set_title(TITLES[scenario], loc="left")
         grid[-1, column].set_xlabel(f"seconds since: {EVENT[scenario]}")
-    handles, labels = grid[-1, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=SMALL)
+    legend.legend(*grid[-1, 0].get_legend_handles_labels(), loc="center", ncols=6, fontsize=SMALL)
     figure.suptitle("Balance quality, three flavours: present throughput over what moving could reach")
     put_caption(
         figure,
@@ -168,6 +167,6 @@ def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: 
     return figure
 
 
-def seconds_of(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Distinct times of rows, in order."""
-    return np.unique([row["t"] for row in rows])
+def _with_legend(figure: Figure, height: int) -> Any:
+    """The figure's two parts, panels and legend, so many times as high."""
+    return figure.subfigures(2, 1, height_ratios=(height, 1))
