@@ -10,11 +10,12 @@ from swarmlab.analysis.checks import Verdict, conclude
 from swarmlab.analysis.plots.recovery_speed import recovery_speed_figure
 from swarmlab.analysis.recovery_speed import Record, measure
 from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
-from swarmlab.analysis.recovery_speed_grid import Cell, cells
+from swarmlab.analysis.recovery_speed_grid import Cell, cells, cells_of
 from swarmlab.analysis.recovery_speed_table import recovery_speed_table
 
 ONE, TWO = Cell(100, 1), Cell(100, 2)
 ARMS = ["swarmlab", "swarmlab_standby"]
+PLANNED = {arm: [ONE, TWO] for arm in ARMS}
 INFO = {
     "id": "20261130T000000Z-abcdef", "seed": 7, "world": "real", "device": "cpu", "model": {"id": "tiny_llama"},
     "host": {"cores": 2, "cpu": "a CPU"}, "status": "complete", "arms": ARMS,
@@ -65,13 +66,13 @@ def history() -> dict:
 
 def judge(rows, expected=EXPECTED, info=INFO):
     record = Record(rows)
-    numbers = measure(record, [ONE, TWO], ARMS)
-    findings = check_recovery_speed(record, numbers, expected, [ONE, TWO], info)
+    numbers = measure(record, PLANNED)
+    findings = check_recovery_speed(record, numbers, expected, PLANNED, info)
     return conclude(findings), [str(one) for one in findings if one.verdict is not Verdict.HOLDS]
 
 
 def test_recoveries_are_compared_with_the_floor_of_the_very_same_recovery():
-    numbers = measure(Record(history()), [ONE, TWO], ARMS)["scenarios"]
+    numbers = measure(Record(history()), PLANNED)["scenarios"]
     one, two = numbers[ONE.name]["swarmlab"], numbers[TWO.name]["swarmlab"]
     assert one["recovery_over_floor"] == pytest.approx(1.2)
     assert one["recovery_over_typical_floor"] == pytest.approx(0.12 / 0.15)
@@ -123,19 +124,25 @@ def test_an_unfinished_run_says_nothing():
 
 def test_a_renewed_stream_is_no_recovery():
     rows = history()
-    before = measure(Record(copy.deepcopy(rows)), [ONE, TWO], ARMS)
+    before = measure(Record(copy.deepcopy(rows)), PLANNED)
     rows["failovers"].append({**rows["failovers"][0], "cause": "renewed", "total_s": 5.0})
-    assert measure(Record(rows), [ONE, TWO], ARMS) == before
+    assert measure(Record(rows), PLANNED) == before
 
 
 def test_table_and_figure_show_every_cell_and_arm():
     record = Record(history())
-    numbers = measure(record, [ONE, TWO], ARMS)
+    numbers = measure(record, PLANNED)
     assert recovery_speed_table(numbers).row_count == 4
     figure = recovery_speed_figure(record, numbers["scenarios"], INFO)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "100 tokens, 1 span: swarmlab"
     assert labels[3] == "100 tokens, 2 spans: swarmlab, standby"
+
+
+def test_standbys_have_cells_of_their_own():
+    speed = {"histories": [10, 500], "failed": [1, 2], "standby_histories": [500]}
+    assert cells_of("swarmlab", speed) == cells([10, 500], [1, 2])
+    assert cells_of("swarmlab_standby", speed) == cells([500], [1, 2])
 
 
 def test_every_number_of_positions_meets_every_number_of_spans():

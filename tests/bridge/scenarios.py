@@ -361,7 +361,7 @@ async def two_spans_fail_at_once(driver: Driver) -> None:
     driver.server_at(2).kill()
     one_s = await took_s(driver)
     driver.swarm.heal()
-    await asyncio.sleep(driver.settings.view_age_s + 1)
+    await asyncio.sleep(driver.settings.view_max_age_s + 1)
     for block in (0, 2, 4):
         driver.server_at(block).kill()
     three_s = await took_s(driver)
@@ -454,7 +454,7 @@ async def interrupted_while_dialling(driver: Driver) -> None:
 async def dht_is_silent_for_a_while(driver: Driver) -> None:
     assert await driver.step(10)
     driver.swarm.dht_answers = False
-    await asyncio.sleep(driver.settings.view_age_s + 1)
+    await asyncio.sleep(driver.settings.view_max_age_s + 1)
     driver.server_at(2).kill()
     assert await took_s(driver) < driver.settings.read_view_s + 1, "an older view would have done"
     driver.server_at(2).kill()
@@ -532,7 +532,7 @@ async def interrupted_at_the_moment_a_view_arrives(driver: Driver) -> None:
     assert await driver.step(10)
     for n_turns in range(8):
         await driver.rewind(0)
-        await asyncio.sleep(driver.settings.view_age_s + 1)
+        await asyncio.sleep(driver.settings.view_max_age_s + 1)
 
         def plan(task: asyncio.Task, n_turns: int = n_turns) -> None:
             asyncio.get_running_loop().call_later(DHT_S, in_turns, n_turns, task.cancel)

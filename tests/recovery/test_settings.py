@@ -34,5 +34,7 @@ def test_the_defaults_fit_each_other_and_petals():
     assert settings.idle_s < 300  # petals' step timeout
     assert settings.lifetime_s < 1800  # petals' session timeout
     assert settings.ban_s <= settings.ban_max_s
+    assert settings.view_age_s <= settings.view_max_age_s
+    assert settings.hedge_s <= settings.connect_s
     assert settings.retry_s <= settings.retry_max_s
     assert settings.ban_s < settings.recovery_s  # or a peer that returns is never found within a step

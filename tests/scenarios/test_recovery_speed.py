@@ -17,7 +17,7 @@ from swarmlab.scenarios import recovery_speed
 from swarmlab.scenarios.registry import build
 from swarmlab.settings import load
 
-SMALL = ["+exp=recovery_speed", "speed.histories=[10]", "speed.repeats=2"]
+SMALL = ["+exp=recovery_speed", "speed.histories=[10]", "speed.standby_histories=[]", "speed.repeats=2"]
 CHAIN = ["a1", "b2", "c1"]
 
 
@@ -167,6 +167,7 @@ def test_a_client_that_is_lost_ends_the_run_with_the_swarm_whole(run):
         ("speed.failed=[3]", "speed.failed"),
         ("speed.failed=[]", "speed.failed"),
         ("speed.repeats=0", "speed.repeats"),
+        ("speed.standby_histories=[11]", "speed.standby_histories"),
         ("swarm.argv=[--atn_cache_tokens,'16']", "swarm.argv"),
         ("floor_repeats=0", "floor_repeats"),
         ("swarm.attn_cache_tokens=100", "swarm.attn_cache_tokens"),

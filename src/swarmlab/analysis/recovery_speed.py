@@ -80,14 +80,17 @@ class Record:
         ]
 
 
-def measure(record: Record, planned: Sequence[Cell], arms: Sequence[str]) -> dict[str, Any]:
-    """``arms`` and ``scenarios`` of ``summary.json``."""
+def measure(record: Record, planned: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
+    """``arms`` and ``scenarios`` of ``summary.json``.
+
+    :param planned: arm to its cells
+    """
     scenarios: dict[str, dict[str, Any]] = {}
     pooled: dict[str, list[Repeat]] = {}
-    for cell in planned:
-        for arm in arms:
+    for cell in dict.fromkeys(cell for cells in planned.values() for cell in cells):
+        about = {"history_tokens": cell.history, "failed_spans": cell.n_failed}
+        for arm in planned:
             if repeats := record.repeats(cell.name, arm):
-                about = {"history_tokens": cell.history, "failed_spans": cell.n_failed}
                 scenarios.setdefault(cell.name, {})[arm] = {**about, **measure_repeats(repeats)}
                 pooled.setdefault(arm, []).extend(repeats)
     return {

@@ -14,17 +14,18 @@ def check_recovery_speed(
     record: Record,
     measured: Mapping[str, Any],
     expected: Mapping[str, Any],
-    planned: Sequence[Cell],
+    planned: Mapping[str, Sequence[Cell]],
     info: Mapping[str, Any],
 ) -> list[Finding]:
     """Everything that was checked, in reading order.
 
+    :param planned: arm to its cells
     :param measured: as ``recovery_speed.measure`` returns it
     :param expected: ``all`` (arm to metrics, of every cell), and ``cells`` to arms to metrics
     """
     findings = [assume("run", info.get("status") == "complete", f"its status is {info.get('status')}")]
-    for cell in planned:
-        for arm in info.get("arms") or ():
+    for arm, cells in planned.items():
+        for cell in cells:
             name = f"{cell.name} / {arm}"
             findings += guard(name, _record_is_sound, record, cell, arm)
             wanted = {**expected["all"].get(arm, {}), **expected["cells"].get(cell.name, {}).get(arm, {})}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from swarmlab.errors import BadInput
 
+STANDBY = "swarmlab_standby"
 MOST_FAILED = 2  # of the three spans of the swarm, the first and the last
 
 
@@ -16,11 +18,13 @@ class SpeedSettings:
 
     :param histories: positions that are cached when servers die
     :param failed: spans whose servers die at the same moment
+    :param standby_histories: those at which warm standbys are tried, too
     :param repeats: failures per cell and arm
     """
 
     histories: list[int] = field(default_factory=lambda: [10, 100, 500])
     failed: list[int] = field(default_factory=lambda: [1, 2])
+    standby_histories: list[int] = field(default_factory=lambda: [500])
     repeats: int = 5
 
 
@@ -34,6 +38,9 @@ def check(speed: SpeedSettings) -> None:
         if not values or not fits or len(set(values)) < len(values):
             allowed = f"one or more numbers of at least {least}, each once"
             raise BadInput(f"speed.{name}", values, allowed if most is None else f"{allowed}, at most {most}")
+    if not set(speed.standby_histories) <= set(speed.histories):
+        allowed = f"some of speed.histories ({', '.join(map(str, speed.histories))})"
+        raise BadInput("speed.standby_histories", speed.standby_histories, allowed)
     if speed.repeats < 1:
         raise BadInput("speed.repeats", speed.repeats, "at least 1")
 
@@ -53,3 +60,11 @@ class Cell:
 def cells(histories: Sequence[int], failed: Sequence[int]) -> list[Cell]:
     """In the order in which they are run."""
     return [Cell(history, n_failed) for history in histories for n_failed in failed]
+
+
+def cells_of(arm: str, speed: Mapping[str, Any]) -> list[Cell]:
+    """The cells of one arm.
+
+    :param speed: the fields of ``SpeedSettings``
+    """
+    return cells(speed["standby_histories" if arm == STANDBY else "histories"], speed["failed"])

@@ -32,7 +32,6 @@ from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
 _PING_S = 1.0
-_RENEW_SHARE = 0.8  # of ``view_age_s``, after which the view is read again while nobody waits for it
 _READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
 
 
@@ -91,7 +90,8 @@ class Router:
         :raises NoRoute: if none appears
         """
         asked_at_s, retry_s = time.monotonic(), self._settings.retry_s
-        view = await self._fresh_view(self._settings.view_age_s)
+        self.keep_fresh()
+        view = await self._fresh_view(self._settings.view_max_age_s)
         outdated = view.seen_at_s < asked_at_s
         while True:
             for last_resort in (False, True):
@@ -111,7 +111,7 @@ class Router:
 
     async def spare(self, span: Span, need: Need, avoid: set[str]) -> Hop | None:
         """A server that could take all of ``span`` and is none of ``avoid``; None if there is none just now."""
-        view = await self._fresh_view(self._settings.view_age_s)
+        view = await self._fresh_view(self._settings.view_max_age_s)
         excluded = self._blame.excluded(time.monotonic(), view) | avoid
         try:
             hops = self._cheapest(view, span, need, excluded)
@@ -196,9 +196,9 @@ class Router:
             return self._view if self._view is not None else SwarmView(self.n_blocks, ())
 
     def keep_fresh(self) -> None:
-        """Read the view again before it is old, so that a recovery need not wait for that."""
+        """Read a view that is old again, without waiting for that."""
         view = self._view
-        if view is not None and time.monotonic() - view.seen_at_s > _RENEW_SHARE * self._settings.view_age_s:
+        if view is not None and time.monotonic() - view.seen_at_s > self._settings.view_age_s:
             self._start_reading()
 
     def _start_reading(self) -> asyncio.Task[SwarmView]:

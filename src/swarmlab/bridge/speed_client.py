@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ NEXT_S = 300.0  # servers come back in between
 GO_S = 120.0
 STEPS_BEFORE, STEPS_AFTER = 8, 8  # single tokens around the failure
 DIAL_S, REDIAL_S = 30.0, 0.1
-SETTLE_S, POLL_S = 5.0, 0.005  # longest wait for repairs begun between two steps
+SETTLE_S, POLL_S = 5.0, 0.005
+STANDBY = "swarmlab_standby"
 
 Place = Mapping[str, Any]
 
@@ -103,7 +104,7 @@ class SpeedClient:
                 standby_tokens=cost.tokens,
                 standby_s=cost.seconds,
                 standby_bytes=cost.n_bytes,
-                cache_bytes=self._cache_bytes(length) if self._args["arm"] == "swarmlab_standby" else 0,
+                cache_bytes=self._cache_bytes(length) if self._args["arm"] == STANDBY else 0,
             )
 
     def _reference(self, history: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -136,20 +137,24 @@ class SpeedClient:
         """Feed the text, the last tokens one by one; the failure comes when ``history`` positions are cached."""
         prompt = history - min(STEPS_BEFORE, history - 1)
         outputs, seconds = [session.step(inputs[:, :prompt])], []
+        if self._args["arm"] == STANDBY:  # in a text of that length they would have been fed long ago
+            self._wait(lambda: session.standby_cost.tokens >= prompt * len(session.chain))
         for position in range(prompt, inputs.shape[1]):
             if position == history:
                 self._reporter.send("at", chain=arms.chain_of(session))
                 self._channel.recv(GO_S)
-                self._settle(n_failed)
+                # let repairs that began while we waited end, so that nothing but them shares their time
+                self._wait(lambda: len(self._failovers) >= n_failed)
             started_at_s = time.monotonic()
             outputs.append(session.step(inputs[:, position : position + 1]))
             seconds.append(time.monotonic() - started_at_s)
         return torch.cat(outputs, dim=1).float(), seconds
 
-    def _settle(self, n_failed: int) -> None:
-        """Let repairs that began while we waited end, so that nothing but them shares their time."""
+    @staticmethod
+    def _wait(happened: Callable[[], bool]) -> None:
+        """Wait for something that mostly happens soon; the record will tell if it did not."""
         until_s = time.monotonic() + SETTLE_S
-        while len(self._failovers) < n_failed and time.monotonic() < until_s:
+        while not happened() and time.monotonic() < until_s:
             time.sleep(POLL_S)
 
     def _measure_floor(self, session: FaultTolerantSession, wanted: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from swarmlab.analysis.plots.recovery_speed import recovery_speed_figure
 from swarmlab.analysis.recovery_speed import Record
 from swarmlab.analysis.recovery_speed import measure as measure_recovery_speed
 from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
-from swarmlab.analysis.recovery_speed_grid import cells
+from swarmlab.analysis.recovery_speed_grid import cells_of
 from swarmlab.analysis.recovery_speed_table import recovery_speed_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -36,9 +36,8 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     def findings() -> Iterator[Finding]:
         record = Record({kind: run.history(kind) for kind in run.kinds})
-        speed = run.config["speed"]
-        planned = cells(speed["histories"], speed["failed"])
-        numbers.update(measure_recovery_speed(record, planned, run.info["arms"]))
+        planned = {arm: cells_of(arm, run.config["speed"]) for arm in run.info["arms"]}
+        numbers.update(measure_recovery_speed(record, planned))
         yield from check_recovery_speed(record, numbers, expected, planned, run.info)
 
     found = guard("record", findings)

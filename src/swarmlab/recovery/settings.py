@@ -18,7 +18,8 @@ class RecoverySettings:
     :param hedge_factor: ... and after this multiple of its round trip time
     :param read_view_s: longest wait for one read of the DHT
     :param renew_view_s: the same while there is an older view to begin with
-    :param view_age_s: a view older than this is read again before a new chain is chosen
+    :param view_age_s: a view older than this is read again, and used meanwhile
+    :param view_max_age_s: a view older than this is not used before ``renew_view_s`` is over
     :param recovery_s: a step gives up when its recoveries have taken this long in all
     :param attempts: a step gives up after this many failed replacements of the same blocks
     :param retry_s: wait before a route is sought again when nobody serves a block; doubles up to ``retry_max_s``
@@ -49,6 +50,7 @@ class RecoverySettings:
     read_view_s: float = 5.0
     renew_view_s: float = 0.5
     view_age_s: float = 30.0
+    view_max_age_s: float = 60.0
     recovery_s: float = 120.0
     attempts: int = 12
     retry_s: float = 0.25

@@ -7,7 +7,7 @@ failure. The swarm is whole, and every server has served something, before the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ SESSION_S = 5.0  # with the tiny model, most of it for servers that start again
 class RecoverySpeed:
     """One run of the experiment.
 
+    :param cells: of each arm
     :param servers: name and blocks of each
     :param repeats: failures per cell and arm
     :param client: fields of petals' ClientConfig
@@ -38,7 +39,7 @@ class RecoverySpeed:
 
     checkpoint: Checkpoint
     arms: Sequence[str]
-    cells: Sequence[Cell]
+    cells: Mapping[str, Sequence[Cell]]
     repeats: int
     servers: dict[str, Span]
     swarm: SwarmSpec
@@ -58,18 +59,18 @@ class RecoverySpeed:
 
     @property
     def parts(self) -> list[str]:
-        return [cell.name for cell in self.cells]
+        return list(dict.fromkeys(cell.name for cells in self.cells.values() for cell in cells))
 
     @property
     def n_units(self) -> int:
-        return len(self.arms) * len(self.cells)
+        return sum(map(len, self.cells.values()))
 
     def describe(self) -> str:
         sessions = self.n_units * self.repeats
         return f"""\
 Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks:
-  {len(self.cells)} cells ({", ".join(self.parts)})
-  x arms {", ".join(self.arms)}, {self.repeats} failures each
+  cells {", ".join(self.parts)}
+  arms {", ".join(f"{arm} ({len(cells)} cells)" for arm, cells in self.cells.items())}, {self.repeats} failures each
   about {sessions * SESSION_S / 60 + 0.5:.0f} minutes for a tiny model on two cores"""
 
     def check(self) -> None:
@@ -77,7 +78,7 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
         :raises BadInput: before anything is started
         """
         validate(self._spec())
-        longest = max(cell.history for cell in self.cells) + MARGIN_TOKENS
+        longest = max(cell.history for cells in self.cells.values() for cell in cells) + MARGIN_TOKENS
         if longest > self.checkpoint.max_tokens:
             allowed = f"{MARGIN_TOKENS} less than the {self.checkpoint.max_tokens} positions of the model"
             raise BadInput("speed.histories", longest - MARGIN_TOKENS, allowed)
@@ -105,7 +106,7 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
                 SpeedArm(
                     swarm=swarm,
                     arm=arm,
-                    cells=self.cells,
+                    cells=self.cells[arm],
                     repeats=self.repeats,
                     history=run_dir.history,
                     args=self._client_args(swarm.initial_peers, arm),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,7 +100,7 @@ class SpeedArm:
 
     @contextmanager
     def _healed(self) -> Iterator[list[Lifecycle]]:
-        """Brings back what was killed, also after an error.
+        """Brings back what was killed, all at the same time, also after an error.
 
         :raises SwarmFailed: if it does not come back
         """
@@ -107,14 +108,10 @@ class SpeedArm:
         try:
             yield faults
         finally:
-            for fault in faults:
-                with suppress(FaultFailed):  # recorded, and cleanup tries again
-                    if fault.valid and Stage.CONFIRM in fault.done:
-                        fault.heal()
-                try:
-                    fault.cleanup()
-                except FaultFailed as error:
-                    raise SwarmFailed(f"{self._cell.name} / {self.arm}: {error}") from error
+            with ThreadPoolExecutor(max(len(faults), 1)) as pool:
+                broken = [error for error in pool.map(_heal, faults) if error]
+            if broken:
+                raise SwarmFailed(f"{self._cell.name} / {self.arm}: {'; '.join(broken)}")
 
     @staticmethod
     def _kill(faults: Sequence[Lifecycle]) -> None:
@@ -155,3 +152,15 @@ class SpeedArm:
         happened_s = time.monotonic() if at_s is None else at_s
         about = {"scenario": self._cell.name, "repeat": self._repeat}
         self.history.write(kind, self.arm, at_s=happened_s, **about, **row)
+
+
+def _heal(fault: Lifecycle) -> str | None:
+    """What stays broken; None if nothing does."""
+    with suppress(FaultFailed):  # recorded, and cleanup tries again
+        if fault.valid and Stage.CONFIRM in fault.done:
+            fault.heal()
+    try:
+        fault.cleanup()
+    except FaultFailed as error:
+        return str(error)
+    return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from swarmlab.analysis.recovery_speed_grid import cells
+from dataclasses import asdict
+
+from swarmlab.analysis.recovery_speed_grid import cells_of
 from swarmlab.errors import BadInput
 from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failover_files import UNITS, scale
@@ -23,7 +25,7 @@ def build_recovery_speed(settings: RunSettings) -> RecoverySpeed:
         raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
     experiment = RecoverySpeed(
         **common(settings, checkpoint),
-        cells=cells(speed.histories, speed.failed),
+        cells={arm: cells_of(arm, asdict(speed)) for arm in settings.arms},
         repeats=speed.repeats,
         servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
         deadline_s=settings.deadline_s,
