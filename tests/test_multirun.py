@@ -33,15 +33,14 @@ def test_jobs_side_by_side_leave_their_runs_and_one_table(tmp_path):
     (folder,) = (tmp_path / "my runs" / "multirun").iterdir()
     jobs = JobBook(folder).jobs()
     assert [job.overrides[-2] for job in jobs] == ["seed=0", "seed=1"], done.stderr
-    runs = [load_run(job.run_dir) for job in jobs]
+    folders = [Path(job.run_dir or "") for job in jobs]
+    runs = [load_run(folder) for folder in folders]
     assert [run.info["seed"] for run in runs] == [0, 1]
     assert [run.info["status"] for run in runs] == ["complete", "complete"]
     assert all("-m" in run.info["argv"] for run in runs)
     # one arm of several is no verdict on the others; what counts here is that the worst job decides
     assert done.returncode == max(job.exit_code for job in jobs)
-    assert all(
-        f"seed={seed}" in done.stdout and Path(jobs[seed].run_dir).name in done.stdout for seed in (0, 1)
-    )
+    assert all(f"seed={seed}" in done.stdout and folders[seed].name in done.stdout for seed in (0, 1))
     assert (folder / "summary.csv").read_text().count("swarmlab") > 2
     assert not (tmp_path / "multirun").exists()
 

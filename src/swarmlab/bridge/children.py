@@ -62,8 +62,7 @@ def run(request: dict[str, Any], temp_dir: Path) -> int:
     """
     try:
         _settle(request, temp_dir)
-        if request["args"].get("network") or request["args"].get("events_path"):  # a server, of whatever kind
-            importlib.import_module("swarmlab.bridge.traffic").install(request["args"])
+        _prepare_server(request["args"])
         return _resolve(request["kind"])(request["args"], request.get("channel", "")) or 0
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
@@ -91,6 +90,17 @@ def _settle(request: dict[str, Any], temp_dir: Path) -> None:
         # The warden kills the whole group; this covers the instant before it knows of the group.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     compat.after_fork(temp_dir)
+
+
+def _prepare_server(args: dict[str, Any]) -> None:
+    """What a server of any kind may be told beside its command line; other processes are told nothing of it.
+
+    :param args: see ``traffic.install`` and ``throughput.install``
+    """
+    if args.get("network") or args.get("events_path"):
+        importlib.import_module("swarmlab.bridge.traffic").install(args)
+    if args.get("measures"):
+        importlib.import_module("swarmlab.bridge.throughput").install(args["measures"]["rate_mbps"])
 
 
 def _resolve(kind: str) -> Callable[[dict[str, Any], str], int | None]:

@@ -214,6 +214,9 @@ class Swarm:
             "argv": server_argv(self.spec, server, self.initial_peers),
             "name": own.name,
             "network": self.spec.network.server_options(),
+            "measures": {"rate_mbps": self.spec.network.rate_mbps}
+            if self.spec.throughput == "measured"
+            else None,
             "store_dir": self.spec.store_dir,
             "store_max_bytes": self.spec.store_max_bytes,
             **dict(own.options),

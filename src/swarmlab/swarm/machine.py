@@ -15,7 +15,7 @@ from swarmlab.errors import BadInput
 
 LOOPBACK = "127.0.0.1"
 # An address of the block kept for documentation: nobody is there, and connecting a datagram socket sends nothing.
-NOWHERE = ("192.0.2.1", 9)
+NOWHERE = ("198.51.100.1", 9)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # What the longest path in it, swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock, leaves of the limit.
 MAX_TEMP_ROOT_BYTES = MAX_SOCKET_PATH_BYTES - 58

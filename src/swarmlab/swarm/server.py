@@ -94,6 +94,9 @@ def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[s
         "--update_period": spec.update_period_s,
         "--expiration": spec.expiration_s,
     }
+    if spec.throughput == "measured":
+        # petals keeps there what it measured, and a lock by which servers of one machine measure one after the other
+        options["--cache_dir"] = server.host.temp_dir
     pairs = [str(item) for pair in options.items() for item in pair]
     peers = ["--initial_peers", *initial_peers, "--skip_reachability_check"]
     return [str(spec.model_path), *held, *pairs, *peers, *spec.argv, *own.argv]

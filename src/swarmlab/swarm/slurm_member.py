@@ -1,0 +1,140 @@
+"""One task of a Slurm job made by ``swarmlab.swarm.slurm``: ``slurm_member FOLDER OVERRIDES...`` on every machine.
+
+Task 0 starts Ray, writes where it is into the folder, runs the experiment, and says that it is over; the others join
+and stay until then. Whoever joins must know the token in the folder, which only the job's user can read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swarmlab.errors import SwarmFailed
+from swarmlab.swarm.local import free_ports
+from swarmlab.swarm.machine import address_of
+from swarmlab.swarm.ready import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ADDRESS, TOKEN, OVER = "address", "token", "over"
+JOIN_S = 600.0  # machines of a job do not start at the same moment
+HEAD_S = 120.0
+LEAVE_S = 20.0
+RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+
+
+def publish(folder: Path, name: str, text: str) -> None:
+    """Write a file at once: who waits for it sees all of it."""
+    draft = folder / f".{name}.{os.getpid()}"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(folder / name)
+
+
+def await_file(folder: Path, name: str, deadline_s: float) -> str:
+    """What another machine publishes.
+
+    :raises SwarmFailed: if it does not within ``deadline_s`` seconds
+    """
+    try:
+        path = wait_for(
+            lambda: folder / name if (folder / name).exists() else None, deadline_s, str(folder / name)
+        )
+    except TimeoutError as error:
+        raise SwarmFailed(f"the job's first task has not written its {name}: {error}") from None
+    return path.read_text(encoding="utf-8")
+
+
+def resources(env: Mapping[str, str]) -> list[str]:
+    """What Ray is told that this machine has: what the job asked for, not what is in it."""
+    return [f"--num-cpus={env['SWARMLAB_CPUS_PER_NODE']}", f"--num-gpus={env['SWARMLAB_GPUS_PER_NODE']}"]
+
+
+def ray_folder(env: Mapping[str, str]) -> Path:
+    """Of Ray's own files on each machine; Ray wants the same path on all of them, and a short one."""
+    return Path("/tmp", f"swarmlab-job-{env['SLURM_JOB_ID']}")
+
+
+@contextmanager
+def ray_running(options: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Ray's processes of this machine, ended with the block; nothing of them is left."""
+    process = subprocess.Popen([*RAY, *options], env=dict(env), start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(ray_folder(env), ignore_errors=True)
+
+
+def lead(folder: Path, overrides: Sequence[str]) -> int:
+    """Task 0: the exit code of the experiment."""
+    host = address_of("node")
+    address = f"{host}:{free_ports(1, set(), host)[0]}"
+    publish(folder, TOKEN, secrets.token_hex(32))
+    env = {**os.environ, **_auth(folder), "SWARMLAB_RAY_ADDRESS": address}
+    port = address.partition(":")[2]
+    head = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+    code = 1
+    try:
+        with ray_running([*head, f"--temp-dir={ray_folder(env)}", *resources(env)], env) as ray:
+            wait_for(lambda: _listens(host, int(port), ray), HEAD_S, "Ray's first process listens")
+            publish(folder, ADDRESS, address)
+            command = [sys.executable, "-m", "swarmlab.run", "cluster=slurm", *overrides]
+            code = subprocess.run(command, env=env, check=False).returncode
+    finally:
+        publish(folder, OVER, str(code))
+    return code
+
+
+def follow(folder: Path) -> int:
+    """Any other task: 0 when the experiment is over, however it ended; 1 if Ray ended first."""
+    address = await_file(folder, ADDRESS, JOIN_S)
+    env = {**os.environ, **_auth(folder)}
+    options = [f"--address={address}", f"--node-ip-address={address_of('node')}", *resources(env)]
+    with ray_running(options, env) as ray:
+        while not (folder / OVER).exists():
+            if ray.poll() is not None:
+                return 1
+            time.sleep(0.5)
+    return 0
+
+
+def _auth(folder: Path) -> dict[str, str]:
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(folder / TOKEN),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def _listens(host: str, port: int, ray: subprocess.Popen[bytes]) -> bool:
+    if ray.poll() is not None:
+        raise SwarmFailed(f"Ray ended with status {ray.returncode}")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0
+
+
+def main() -> int:
+    folder, overrides = Path(sys.argv[1]), sys.argv[2:]
+    # scancel sends this first; the run ends its swarm, and this process what it started
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    return lead(folder, overrides) if os.environ["SLURM_PROCID"] == "0" else follow(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The job's script and how its tasks find each other; and a real job, where there is a Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.swarm import slurm, slurm_member
+from swarmlab.swarm.slurm import JobOrder, job_script
+
+ROOT = Path(__file__).resolve().parents[2]
+EXP = ("+exp=failover", "scenarios=[kill_last]")
+
+
+def has_slurm() -> bool:
+    if shutil.which("sinfo") is None:
+        return False
+    found = subprocess.run(
+        ["sinfo", "--noheader", "--states=idle"], capture_output=True, text=True, check=False
+    )
+    return bool(found.stdout.strip())
+
+
+def run_script(script, folder, **env):
+    """Run a job's script with stand-ins for Slurm's commands; what srun was asked to run, and its environment."""
+    fake = folder / "bin"
+    fake.mkdir()
+    srun = fake / "srun"
+    srun.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > "$SEEN"; env > "$SEEN.env"\n')
+    srun.chmod(0o755)
+    seen = folder / "seen"
+    environment = {
+        **os.environ,
+        "PATH": f"{fake}:{os.environ['PATH']}",
+        "SEEN": str(seen),
+        "SLURM_JOB_ID": "77",
+        **env,
+    }
+    subprocess.run(["bash"], input=script, text=True, check=True, env=environment)
+    return seen.read_text().splitlines(), Path(f"{seen}.env").read_text().splitlines()
+
+
+def test_the_script_asks_for_what_was_ordered():
+    order = JobOrder(
+        EXP, nodes=3, gpus_per_node=2, time="0-2:00:00", sbatch=("--partition=gpu", "--exclusive")
+    )
+    options = [
+        line.removeprefix("#SBATCH ") for line in job_script(order).splitlines() if line.startswith("#SBATCH")
+    ]
+    assert {"--nodes=3", "--ntasks-per-node=1", "--gpus-per-node=2", "--time=0-2:00:00"} < set(options)
+    assert options[-2:] == ["--partition=gpu", "--exclusive"]
+    assert not any(
+        "gpus" in line for line in job_script(JobOrder(EXP)).splitlines() if line.startswith("#SBATCH")
+    )
+
+
+def test_the_script_runs_and_hands_everything_on(tmp_path):
+    overrides = (*EXP, "results_dir='my runs'")
+    order = JobOrder(overrides, nodes=2, gpus_per_node=1, folder=tmp_path / "jobs here")
+    words, env = run_script(job_script(order, python="/opt/py thon"), tmp_path)
+    folder = tmp_path / "jobs here" / "77"
+    assert words == [
+        "--kill-on-bad-exit=1", "/opt/py thon", "-m", "swarmlab.swarm.slurm_member", str(folder), *overrides,
+    ]  # fmt: skip
+    assert folder.stat().st_mode & 0o077 == 0  # the token in it is for nobody else
+    assert {"SWARMLAB_NODES=2", "SWARMLAB_GPUS_PER_NODE=1", f"PYTHONPATH={ROOT / 'src'}"} < set(env)
+
+
+def test_the_command_prints_the_script_and_nothing_else(capsys):
+    assert slurm.main(["--nodes", "2", "--sbatch=--partition=gpu", "--", *EXP]) == 0
+    assert capsys.readouterr().out == job_script(JobOrder(EXP, nodes=2, sbatch=("--partition=gpu",)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["--nodes", "0", "--", *EXP], "nodes"),
+        (["--gpus-per-node", "-1", "--", *EXP], "gpus_per_node"),
+        (["--time", "soon", "--", *EXP], "time"),
+        (["--sbatch=--x=1; rm -r .", "--", *EXP], "sbatch"),
+        (["--", "seed=1"], "+exp"),
+        (["--", *EXP, "cluster=ray"], "cluster"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(capsys, arguments, field):
+    assert slurm.main(arguments) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith(f"swarmlab: {field}")
+    with pytest.raises(BadInput):
+        JobOrder(EXP, nodes=0)
+
+
+def test_who_waits_sees_all_of_what_is_published(tmp_path):
+    text = "10.0.0.1:6379" * 1000
+    timer = threading.Timer(0.2, slurm_member.publish, (tmp_path, "address", text))
+    timer.start()
+    assert slurm_member.await_file(tmp_path, "address", 20) == text
+    timer.join()
+    with pytest.raises(SwarmFailed, match="has not written its token"):
+        slurm_member.await_file(tmp_path, "token", 0)
+
+
+def test_ray_is_told_what_the_job_asked_for():
+    env = {"SWARMLAB_CPUS_PER_NODE": "4", "SWARMLAB_GPUS_PER_NODE": "0"}
+    assert slurm_member.resources(env) == ["--num-cpus=4", "--num-gpus=0"]
+
+
+@pytest.mark.swarm
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not has_slurm(), reason="no idle Slurm node here")
+def test_a_job_runs_the_experiment_and_leaves_nothing(tmp_path, tiny_model):
+    overrides = (
+        *EXP,
+        "arms=[swarmlab]",
+        f"models_dir={tiny_model.path.parent}",
+        f"results_dir={tmp_path}/runs",
+    )
+    script = job_script(
+        JobOrder(overrides, cpus_per_node=1, folder=tmp_path, sbatch=(f"--chdir={tmp_path}",))
+    )
+    done = subprocess.run(["sbatch", "--wait"], input=script, text=True, capture_output=True, check=False)
+    (log,) = tmp_path.glob("swarmlab-*.log")
+    assert done.returncode == 0, log.read_text()
+    number = log.stem.removeprefix("swarmlab-")
+    assert (tmp_path / number / "over").read_text() == "0"
+    summary = json.loads((tmp_path / "runs/failover/latest/summary.json").read_text())
+    assert summary["arms"]["swarmlab"]["outcome"] == "identical"
+    assert not Path(f"/tmp/swarmlab-job-{number}").exists()
