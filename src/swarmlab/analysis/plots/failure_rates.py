@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from swarmlab.analysis.failure_rates_grid import How
 from swarmlab.analysis.paper_table1 import NAMES, RATES, paper_cell, paper_ratio
-from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance
+from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -48,10 +47,8 @@ def failure_rates_figure(scenarios: Mapping[str, Mapping[str, Any]], info: Mappi
         figure.supxlabel("probability that one send of activations fails", fontsize=LOOK["font.size"])
         figure.supylabel("steps/s relative to failure-free", fontsize=LOOK["font.size"])
         figure.suptitle("Unreliable servers: what is left of each arm's own speed")
-        below: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 5, "frameon": False}
-        figure.legend(handles=_legend(), fontsize=SMALL + 0.5, **below)
-        width = int(23 * size[0])
-        figure.text(0.01, -0.06, textwrap.fill(caption(cells, info), width), fontsize=SMALL, va="top")
+        put_legend(figure, _legend(), 5)
+        put_caption(figure, caption(cells, info))
     return figure
 
 

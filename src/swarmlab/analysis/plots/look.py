@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", "figure.titlesize": 10.5}
 SMALL = 7  # points
 LETTERS_PER_INCH = 17.5  # of the caption
+LEGEND_ROW = 0.17  # inches
 
 
 def provenance(info: Mapping[str, Any]) -> str:
@@ -40,10 +42,21 @@ def world_words(info: Mapping[str, Any]) -> str:
     return f"{info.get('world')} swarm on {info.get('device')}{emulated}"
 
 
+def put_legend(figure: Figure, handles: Sequence[Any], columns: int) -> None:
+    """Of handles with labels, below the figure, above its caption; to be called before :func:`put_caption`."""
+    # anchored in the figure: one "outside" of it would be moved onto the caption when the paper is cut to size
+    figure.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=columns, fontsize=SMALL, frameon=False,
+        borderaxespad=0.3,
+    )  # fmt: skip
+
+
 def put_caption(figure: Figure, text: str) -> None:
-    """Below the figure, as wide as it."""
-    width = int(LETTERS_PER_INCH * figure.get_figwidth())
-    figure.text(0.01, -0.01, textwrap.fill(text, width), fontsize=SMALL, va="top")
+    """Below the figure and its legend, as wide as it."""
+    width, height = figure.get_size_inches()
+    rows = sum(math.ceil(len(legend.get_texts()) / legend._ncols) for legend in figure.legends)  # noqa: SLF001
+    below = (0.1 + LEGEND_ROW * rows) / height
+    figure.text(0.01, -below, textwrap.fill(text, int(LETTERS_PER_INCH * width)), fontsize=SMALL, va="top")
 
 
 def draw_grid(axes: Axes, axis: Any = "y") -> None:

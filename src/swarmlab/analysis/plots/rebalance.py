@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.plots.rebalance_cost import blocks_figure, cost_figure
 from swarmlab.analysis.rebalance import TIMELINE, Part, parts
 from swarmlab.analysis.style import style_of
@@ -80,8 +80,7 @@ def _throughput(
     grid[0, 0].set_ylabel("swarm throughput, tokens/s\n(weakest block, of what is announced and alive)")
     grid[1, 0].set_yticks(range(len(arms)), [style_of(arm).label for arm in arms])
     grid[1, 0].set_ylim(len(arms) - 0.4, -0.6)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=SMALL)
+    put_legend(figure, grid[0, 0].get_legend_handles_labels()[0], 6)
     figure.suptitle(
         "The same events, five policies: throughput of the weakest block, and servers out of service"
     )

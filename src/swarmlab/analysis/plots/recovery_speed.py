@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.recovery_speed import STAGES
 from swarmlab.analysis.style import style_of
 
@@ -59,8 +59,7 @@ def recovery_speed_figure(
         left.set_title("each recovery, and the median with its 95 % interval", loc="left")
         right.set_title("where the time goes (medians)", loc="left")
         figure.suptitle("Recovery beside its floor: one connection and one prefill of the same history")
-        below: Any = {"loc": "outside lower center", "ncols": 6, "frameon": False, "fontsize": SMALL}
-        figure.legend(handles=_legend(), **below)
+        put_legend(figure, _legend(), 6)
         put_caption(figure, caption(rows, info))
     return figure
 
