@@ -47,8 +47,7 @@ def failure_rates_figure(scenarios: Mapping[str, Mapping[str, Any]], info: Mappi
         figure.supxlabel("probability that one send of activations fails", fontsize=LOOK["font.size"])
         figure.supylabel("steps/s relative to failure-free", fontsize=LOOK["font.size"])
         figure.suptitle("Unreliable servers: what is left of each arm's own speed")
-        put_legend(figure, _legend(), 5)
-        put_caption(figure, caption(cells, info))
+        put_caption(figure, caption(cells, info), put_legend(figure, _legend(), 5))
     return figure
 
 

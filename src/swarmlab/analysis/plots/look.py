@@ -42,20 +42,23 @@ def world_words(info: Mapping[str, Any]) -> str:
     return f"{info.get('world')} swarm on {info.get('device')}{emulated}"
 
 
-def put_legend(figure: Figure, handles: Sequence[Any], columns: int) -> None:
-    """Of handles with labels, below the figure, above its caption; to be called before :func:`put_caption`."""
+def put_legend(figure: Figure, handles: Sequence[Any], columns: int) -> float:
+    """Of handles with labels, below the figure; returns its height in inches, for :func:`put_caption`."""
     # anchored in the figure: one "outside" of it would be moved onto the caption when the paper is cut to size
     figure.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=columns, fontsize=SMALL, frameon=False,
         borderaxespad=0.3,
     )  # fmt: skip
+    return LEGEND_ROW * math.ceil(len(handles) / columns)
 
 
-def put_caption(figure: Figure, text: str) -> None:
-    """Below the figure and its legend, as wide as it."""
+def put_caption(figure: Figure, text: str, legend_inches: float = 0.0) -> None:
+    """Below the figure, as wide as it.
+
+    :param legend_inches: height of a legend below the figure
+    """
     width, height = figure.get_size_inches()
-    rows = sum(math.ceil(len(legend.get_texts()) / legend._ncols) for legend in figure.legends)  # noqa: SLF001
-    below = (0.1 + LEGEND_ROW * rows) / height
+    below = (0.1 + legend_inches) / height
     figure.text(0.01, -below, textwrap.fill(text, int(LETTERS_PER_INCH * width)), fontsize=SMALL, va="top")
 
 

@@ -80,7 +80,7 @@ def _throughput(
     grid[0, 0].set_ylabel("swarm throughput, tokens/s\n(weakest block, of what is announced and alive)")
     grid[1, 0].set_yticks(range(len(arms)), [style_of(arm).label for arm in arms])
     grid[1, 0].set_ylim(len(arms) - 0.4, -0.6)
-    put_legend(figure, grid[0, 0].get_legend_handles_labels()[0], 6)
+    legend_inches = put_legend(figure, grid[0, 0].get_legend_handles_labels()[0], 6)
     figure.suptitle(
         "The same events, five policies: throughput of the weakest block, and servers out of service"
     )
@@ -89,6 +89,7 @@ def _throughput(
         "n = 1 swarm per arm. Upper bound: best placement of the servers alive, all moves free. Below: each bar is a "
         "server out of service for one reload; hatched: it came back to the blocks it had left (a no-op); a number: "
         f"blocks loaded, of which it had held those in brackets. {provenance(info)}",
+        legend_inches,
     )
     return figure
 

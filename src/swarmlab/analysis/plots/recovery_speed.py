@@ -59,8 +59,7 @@ def recovery_speed_figure(
         left.set_title("each recovery, and the median with its 95 % interval", loc="left")
         right.set_title("where the time goes (medians)", loc="left")
         figure.suptitle("Recovery beside its floor: one connection and one prefill of the same history")
-        put_legend(figure, _legend(), 6)
-        put_caption(figure, caption(rows, info))
+        put_caption(figure, caption(rows, info), put_legend(figure, _legend(), 6))
     return figure
 
 
