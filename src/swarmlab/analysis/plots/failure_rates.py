@@ -81,8 +81,9 @@ def _draw_ours(axes: Axes, mine: Sequence[Mapping[str, Any]], rates: Sequence[fl
             marker, face, words = "o", "white" if simulated else "black", f"{cell['steps_per_s']:.3g}"
         axes.plot([x], [y], marker=marker, color="black", markerfacecolor=face, markersize=5.5, zorder=4)
         axes.annotate(
-            words, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=SMALL, zorder=5
-        )
+            words, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=SMALL, zorder=5,
+            bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+        )  # fmt: skip
 
 
 def _draw_paper(axes: Axes, arm: str, length: int, rates: Sequence[float]) -> None:
