@@ -33,8 +33,6 @@ PLACEMENT_STYLES = {
     "join_only": ArmStyle("join only", "#E69F00", "v", ":", 2),
     "appendix_d_1": ArmStyle("appendix D, p = 1 %", "#56B4E9", "^", "-.", 3),
     "appendix_d_10": ArmStyle("appendix D, p = 10 %", "#0072B2", "D", "-.", 4),
-    "appendix_d": ArmStyle("appendix D, p = 20 %", "#0072B2", "D", "-.", 4),
-    "pinned": ArmStyle("pinned", "#CC79A7", "X", ":", 3),
     "appendix_d_20": ArmStyle("appendix D, p = 20 %", "#CC79A7", "<", "-.", 5),
     "appendix_d": ArmStyle("appendix D", "#AA3377", ">", "-.", 5),
     "pinned": ArmStyle("pinned", "#332288", "p", ":", 2),
