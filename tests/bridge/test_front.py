@@ -63,8 +63,8 @@ def test_the_template_has_no_weights_that_a_forked_handler_could_keep(front):
 
 def test_each_block_has_a_face_whose_tasks_name_it(front):
     assert list(front.faces) == [f"m.{block}" for block in range(16)]
+    assert isinstance(front.faces["m.3"], TransformerBackend), "petals' handler insists"
     face: Any = front.faces["m.3"]
-    assert isinstance(face, TransformerBackend), "petals' handler insists"
     assert face.inference_pool is front.template.inference_pool
     hidden = torch.zeros(1, 2, 64)
     face.forward_pool.submit_task(hidden, "adapter", priority=1.0)
@@ -123,7 +123,7 @@ def test_what_a_handler_needs_to_know_of_a_block_is_what_petals_says_of_it(front
         backend_dtype=torch.float32, max_chunk_size_bytes=2**20, args_schema=front.template.args_schema,
         kwargs_schema={}, outputs_schema=front.template.outputs_schema, min_batch_size=1, max_batch_size=512,
     )  # fmt: skip
-    face = front.faces["m.3"]
+    face: Any = front.faces["m.3"]
     assert face.get_info() == original.get_info()
     assert face.cache_bytes_per_token == original.cache_bytes_per_token
     assert face.get_inference_cache_descriptors(2, 9) == original.get_inference_cache_descriptors(2, 9)

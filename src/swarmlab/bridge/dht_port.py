@@ -33,7 +33,10 @@ class DhtPort:
         """As hivemind's.
 
         :raises TimeoutError: if the answer takes too long (where it is waited for)
+        :raises ConnectionError: if the DHT's process has died
         """
+        if not self._dht.is_alive():
+            raise ConnectionError("the DHT's process has died")
         with self._lock:  # the pipe to the DHT's process mixes up messages of two threads
             future = self._dht.run_coroutine(coro, return_future=True)
         return future if return_future else future.result(self._answer_s)

@@ -100,14 +100,14 @@ class Mover:
     ) -> None:
         self._tools, self._account, self._objection = tools, account, objection
         self._since_s = tools.clock() if announced_at_s is None else announced_at_s
-        self._home: Span | None = account.old  # the last whole span that was all it held
+        self._home = account.old or account.new  # the last whole span that was all it held
         self._begun = False
         self._going_back = False
         self._checked_s = -math.inf
 
     def run(self, plan: Sequence[Action]) -> Result:
         """Carry the plan out; whatever happens, the server then serves all it can."""
-        new, home = self._account.new, self._home
+        new = self._account.new
         try:
             self._carry_out(plan)
             self._tools.gates.pass_through("swapped")
@@ -116,7 +116,7 @@ class Mover:
             outcome, reason = CANCELLED, str(why)
         except Exception as error:  # noqa: BLE001 - a disk, a file or the memory failed; the server must serve on
             outcome, reason = ROLLED_BACK, f"{type(error).__name__}: {error}"
-        back_to = self._home or home or new
+        back_to = self._home
         self._tools.events.log("warning", f"move to {new} {outcome}: {reason}; back to {back_to}")
         if self.mend(back_to):
             return Result(outcome, back_to, reason)
@@ -156,7 +156,7 @@ class Mover:
     def _note_whole(self) -> None:
         held = self._tools.shelf.blocks
         if len(held) == self._account.new.length:
-            self._home = contiguous(held)
+            self._home = contiguous(held) or self._home
 
     def _announce(self, action: Announce) -> None:
         intent = Intent(action.wants, self._since_s) if action.wants else None

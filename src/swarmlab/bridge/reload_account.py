@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from swarmlab.types import Span
 
 MOVED, CANCELLED, ROLLED_BACK, FAILED = "moved", "cancelled", "rolled_back", "failed"
+MENDED = "mended"  # what a failed move had lost is there again
 PHASES = ("intent", "load", "check", "announce", "drain", "drop")
 REMEMBERED_LOADS = 32
 
@@ -116,7 +117,7 @@ class ReloadAccount:
             "free_bytes": None if plan is None else plan.free_bytes,
             "sessions_open": self._sessions,
             "sessions_broken": self._broken,
-            "completed": outcome == MOVED,
+            "completed": outcome in (MOVED, MENDED),
             "outcome": outcome,
             "reason": reason,
         }  # fmt: skip

@@ -10,7 +10,7 @@ import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,29 +18,30 @@ import numpy as np
 from hivemind.utils import get_dht_time, get_logger
 from petals.server import server as petals_server
 
-from swarmlab.bridge import children, local_checkpoint, slow_disk
+from swarmlab.bridge import children, graph_capture, local_checkpoint, slow_disk
 from swarmlab.bridge.announcer import Announcer, Statement
 from swarmlab.bridge.block_loader import BlockLoader
 from swarmlab.bridge.container import BlockContainer, Shelf
 from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
+from swarmlab.bridge.front import BlockHandler
 from swarmlab.bridge.gates import Gates
 from swarmlab.bridge.memory_probe import plan_memory
 from swarmlab.bridge.mover import Mover, Result, Tools, load_within
-from swarmlab.bridge.reload_account import FAILED, MOVED, LoadMeter, ReloadAccount
+from swarmlab.bridge.outlook import Outlook
+from swarmlab.bridge.p2p_leftovers import remove_leftovers
+from swarmlab.bridge.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
 from swarmlab.bridge.server_options import Options, loader_of, options_of
 from swarmlab.bridge.server_rows import decision_row, state_row
 from swarmlab.placement.memory import Memory
-from swarmlab.placement.objection import gain, objection
 from swarmlab.placement.policy import Server as Itself
-from swarmlab.placement.reload_plan import plan_move
+from swarmlab.placement.reload_plan import contiguous, plan_move
 from swarmlab.types import Decision, Intent, Span, SwarmView
 
 logger = get_logger(__name__)
 
 TICK_S = 1.0  # between two looks at whether the handlers are alive
 MAX_BACKOFF = 16  # check periods that a server waits at most after moves that were not made
-VIEW_TRIES, VIEW_RETRY_S = 3, 2.0
 
 
 class Server(petals_server.Server):
@@ -62,6 +63,8 @@ class Server(petals_server.Server):
         self._options, self._policy = options, options.policy
         self._events, self._gates = events, gates
         self._port = DhtPort(self.dht)
+        n_blocks = self.block_config.num_hidden_layers
+        self._outlook = Outlook(self._port, str(self.dht_prefix), n_blocks, events, self.stop)
         self._peer_id = self.dht.peer_id.to_base58()
         self._loader, self._meter = loader_of(self), LoadMeter()
         self._rng, self._waits = np.random.default_rng(options.seed), random.Random(options.seed)
@@ -94,7 +97,7 @@ class Server(petals_server.Server):
             return Decision(True, None, span, 0.0, 0.0, "pinned", "--block_indices")
         # servers that are started together should not all choose on the same view
         self.stop.wait(self._waits.uniform(0, 2 * self._policy.mean_choice_delay_s))
-        return self._policy.choose(self._view(), self._itself(None), self._rng)
+        return self._policy.choose(self._outlook.look(), self._itself(None), self._rng)
 
     def _join(self, decision: Decision) -> None:
         """Load the first span. Handlers are started before, so that they hold no copies of weights.
@@ -106,13 +109,16 @@ class Server(petals_server.Server):
         # before the announcer's thread: a handler forked while that holds a lock would wait for it for ever
         self._shelf.start()
         self._announcer.start()
+        modules: dict[int, Any] = {}
         for block in span:
             started = time.monotonic()
             with account.timed("load"):
                 loaded = load_within(self._loader, block, self._options.load_deadline_s, self.stop)
             self._meter.add(time.monotonic() - started)
             account.loaded(block, loaded)
-            self._shelf.add({block: loaded.module})
+            modules[block] = loaded.module
+        # all at once: whoever asks for one of them takes the answer for all
+        self._shelf.add(modules)
         if self.should_validate_reachability:
             petals_server.validate_reachability(self.dht.peer_id)
         self._span = span
@@ -131,9 +137,16 @@ class Server(petals_server.Server):
         return self.stop.is_set()
 
     def _heal(self) -> None:
+        """New handlers where one has died.
+
+        :raises ConnectionError: without the process through which all others reach this server: it has to end
+        """
+        if not self.dht.is_alive():
+            raise ConnectionError("the DHT's process has died")
         if not self._shelf.is_healthy:
             with self._port.still():
                 self._shelf.heal()
+            remove_leftovers(self._port, BlockHandler)
             self._announcer.memory_cache = self._shelf.container.front.memory_cache
             self._events.log("warning", "a handler has died, all were started anew; the blocks stayed")
 
@@ -143,7 +156,7 @@ class Server(petals_server.Server):
             return self._usual_wait_s()
         if self._shelf.blocks != frozenset(self._here):
             return self._mend()
-        view = self._patient_view(tries=1)
+        view = self._outlook.look_patiently()
         if view is None:
             return self._usual_wait_s()
         before = self._memory
@@ -165,7 +178,8 @@ class Server(petals_server.Server):
         memory = plan_memory(self, self._options.reload, self._shelf.container, here, target)
         self._events.log("info", f"move {here} to {target}: {memory.mode}", **vars(memory))
         intent = known if known and known.span == target else Intent(target, get_dht_time())
-        mover = Mover(self._tools(), account, self._objections(intent, view), intent.announced_at_s)
+        objections = self._outlook.objections(self._itself(here), here, intent, view)
+        mover = Mover(self._tools(), account, objections, intent.announced_at_s)
         result: Result = self._beside(lambda: mover.run(plan_move(here, target, memory.mode)))
         self._span, self._intent = result.at, None
         if result.outcome == MOVED:
@@ -181,9 +195,13 @@ class Server(petals_server.Server):
 
     def _mend(self) -> float:
         """A part of the span is missing since a move failed: try to load it again."""
-        mover = Mover(self._tools(), ReloadAccount(self._here, self._here, None), lambda _: None)
-        if self._beside(lambda: mover.mend(self._here)):
+        here = self._here
+        account = ReloadAccount(here, here, contiguous(self._shelf.blocks & set(here)))
+        mover = Mover(self._tools(), account, lambda _: None)
+        if self._beside(lambda: mover.mend(here)):
             self._setbacks = 0
+            row = account.row(MENDED, here, "", self.server_info.throughput, None)
+            self._events.emit("reloads", **row)
             self._tell_state("online")
         else:
             self._setbacks += 1
@@ -203,37 +221,6 @@ class Server(petals_server.Server):
             thread.join(TICK_S)
             self._heal()
         return results[0]
-
-    def _objections(self, intent: Intent, then: SwarmView) -> Callable[[Sequence[int]], str | None]:
-        """Says whether something speaks against giving up blocks now.
-
-        :param then: the view on which the move was decided
-        """
-        here, itself = self._here, self._itself(self._here)
-        gain_then = gain(then, itself, here, intent.span, intent)
-
-        def ask(leaving: Sequence[int]) -> str | None:
-            view = self._patient_view(tries=VIEW_TRIES)
-            if view is None:
-                return "the swarm cannot be seen"
-            return objection(
-                view, itself, here, intent.span, leaving=tuple(leaving), intent=intent, gain_then=gain_then
-            )
-
-        return ask
-
-    def _patient_view(self, tries: int) -> SwarmView | None:
-        for _ in range(tries):
-            try:
-                return self._view()
-            except Exception as error:  # noqa: BLE001 - a server that cannot see the swarm stays where it is
-                self._events.log("warning", f"the swarm cannot be seen: {type(error).__name__}: {error}")
-            if self.stop.wait(VIEW_RETRY_S):
-                break
-        return None
-
-    def _view(self) -> SwarmView:
-        return self._port.view(str(self.dht_prefix), len(self.module_uids))
 
     def _itself(self, span: Span | None) -> Itself:
         n_blocks: Any = self.num_blocks  # petals has made sure that it is a number
@@ -276,6 +263,7 @@ def server(args: Mapping[str, Any], channel: str) -> None:
     options = options_of(args)
     slow_disk.install(float(args.get("read_delay_s", 0.0)))
     local_checkpoint.fail_at_once()
+    graph_capture.watch_only_the_recording_thread()
     entry: Any = children.run_server
     entry.Server = functools.partial(
         Server,

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from swarmlab.bridge import serve
+
+
+def test_our_options_are_taken_out_and_the_rest_is_left_to_petals():
+    argv = ["model", "--num_blocks", "4", "--reload", "in_place", "--drain_s", "3", "--new_swarm"]
+    assert serve.parsed(argv) == {
+        "reload": "in_place",
+        "drain_s": "3",
+        "argv": ["model", "--num_blocks", "4", "--new_swarm"],
+    }
+
+
+def test_petals_options_are_not_mistaken_for_beginnings_of_ours():
+    argv = ["model", "--sto", "x"]
+    assert serve.parsed(argv)["argv"] == argv
+
+
+def test_an_option_that_cannot_be_ends_with_code_2_before_anything_starts(capsys):
+    assert serve.main(["model", "--reload", "fast"]) == 2
+    assert "reload" in capsys.readouterr().err
+
+
+def test_help_names_all_of_them(capsys):
+    with pytest.raises(SystemExit):
+        serve.parsed(["--help"])
+    told = capsys.readouterr().out
+    assert all(f"--{name}" in told for name in serve.OPTIONS)
