@@ -212,9 +212,10 @@ def register() -> None:
     ConfigStore.instance().store(name="schema", node=RunSettings)
 
 
-def load(overrides: Sequence[str]) -> tuple[RunSettings, dict[str, Any]]:
+def load(overrides: Sequence[str], *, elsewhere: bool = False) -> tuple[RunSettings, dict[str, Any]]:
     """Compose and check the settings that a command line means.
 
+    :param elsewhere: they are for another machine, so that what this one lacks does not matter
     :returns: the settings, and the same fully resolved as plain values for ``config.yaml``
     :raises BadInput: if they cannot work, with one line that says what to change
     """
@@ -225,7 +226,7 @@ def load(overrides: Sequence[str]) -> tuple[RunSettings, dict[str, Any]]:
             config = compose("config", overrides=list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise _bad_input(error, overrides) from error
-    return from_config(config)
+    return from_config(config, elsewhere=elsewhere)
 
 
 def combinations(overrides: Sequence[str]) -> Iterator[list[str]]:
@@ -246,9 +247,10 @@ def combinations(overrides: Sequence[str]) -> Iterator[list[str]]:
     return (list(choice) for choice in product(*choices))
 
 
-def from_config(config: DictConfig) -> tuple[RunSettings, dict[str, Any]]:
+def from_config(config: DictConfig, *, elsewhere: bool = False) -> tuple[RunSettings, dict[str, Any]]:
     """The settings of a composed config, checked.
 
+    :param elsewhere: as in :func:`load`
     :raises BadInput: if they cannot work
     """
     if OmegaConf.is_missing(config, "experiment"):
@@ -261,7 +263,7 @@ def from_config(config: DictConfig) -> tuple[RunSettings, dict[str, Any]]:
     except OmegaConfBaseException as error:
         raise _bad_input(error, ()) from error
     assert isinstance(settings, RunSettings)
-    _check(settings)
+    _check(settings, elsewhere=elsewhere)
     return settings, {str(name): value for name, value in resolved.items()}
 
 
@@ -291,7 +293,7 @@ def _check_folders(settings: RunSettings) -> None:
             raise BadInput(name, getattr(settings, name), "a folder")
 
 
-def _check(settings: RunSettings) -> None:
+def _check(settings: RunSettings, *, elsewhere: bool) -> None:
     if settings.experiment not in ARMS_OF:
         raise BadInput("experiment", settings.experiment, ", ".join(ARMS_OF))
     _check_names("arms", settings.arms, ARMS_OF[settings.experiment])
@@ -326,7 +328,7 @@ def _check(settings: RunSettings) -> None:
     check_rebalance(settings.rebalance)
     check_cluster(settings.cluster, settings.swarm.device)
     check_network(settings.network)
-    _check_swarm(settings.swarm, here=settings.cluster.kind == "local")
+    _check_swarm(settings.swarm, here=settings.cluster.kind == "local" and not elsewhere)
     _check_soak(settings.soak)
     check_grid(settings.rates)
     check_speed(settings.speed)
