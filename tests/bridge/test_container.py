@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from swarmlab.bridge.container import Shelf  # noqa: E402
 class FakeContainer:
     def __init__(self, log):
         self.log, self.held, self.healthy, self.started = log, {}, True, False
+        self.hangs = threading.Event()
+        self.hangs.set()
         log.append(self)
 
     @property
@@ -44,6 +47,7 @@ class FakeContainer:
 
     def shutdown(self):
         self.started = False
+        self.hangs.wait()
 
 
 @pytest.fixture
@@ -80,3 +84,11 @@ def test_healing_makes_another_container_round_the_same_modules(shelf, made):
     assert 3 not in first.held
     shelf.shutdown()
     assert not second.started
+
+
+def test_a_container_that_cannot_end_any_more_is_left_behind(shelf, made, monkeypatch):
+    monkeypatch.setattr("swarmlab.bridge.container.SHUTDOWN_S", 0.05)
+    made[0].hangs.clear()
+    shelf.heal()
+    assert made[1].held == {1: "one", 2: "two"}
+    made[0].hangs.set()

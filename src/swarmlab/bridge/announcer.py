@@ -23,6 +23,8 @@ from swarmlab.types import Intent, Span
 
 logger = get_logger(__name__)
 
+GOODBYE_S = 10.0  # a thread that waits for a DHT which does not answer is left behind
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -97,7 +99,7 @@ class Announcer(ModuleAnnouncerThread):
             self._say(Statement(None))
         self.trigger.set()
         if self.is_alive():
-            self.join()
+            self.join(GOODBYE_S)
 
     def _say(self, statement: Statement) -> bool:
         self._statement = statement

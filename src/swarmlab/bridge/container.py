@@ -17,6 +17,8 @@ from petals.server.server import ModuleContainer, RuntimeWithDeduplicatedPools
 
 from swarmlab.bridge.front import BlockHandler, Front
 
+SHUTDOWN_S = 10.0
+
 
 class BlockContainer(ModuleContainer):
     """Handlers, queues and the runtime, for all blocks of a model; ``run`` and ``is_healthy`` are petals' own.
@@ -140,7 +142,10 @@ class Shelf:
         """A new container round the same blocks, for one of which a process has died."""
         with self._lock:
             modules = self.container.modules()
-            self.container.shutdown()
+            # a process that died may have taken a lock of a queue along: what waits for it is left behind
+            end = threading.Thread(target=self.container.shutdown, name="old container", daemon=True)
+            end.start()
+            end.join(SHUTDOWN_S)
             fresh = self._make()
             fresh.add(modules)
             self.container = fresh
