@@ -67,6 +67,13 @@ def test_a_slow_swap_does_not_hold(stored, change, reason):
     assert any(reason in one for one in summary.reasons)
 
 
+def test_a_ratio_of_two_arms_is_asked_of_runs_with_both(stored):
+    story = slow_too(both_arms())
+    for kind, rows in story.rows.items():
+        story.rows[kind] = [row for row in rows if row["arm"] == "petals"]
+    assert check.judge(stored(story, arms=["petals"])).verdict.value == "holds"
+
+
 def test_a_no_op_of_ours_does_not_hold(stored):
     story = slow_too(both_arms())
     ours = [row for row in story.rows["reloads"] if row["arm"] == "swarmlab" and row["scenario"] == "gap"]
