@@ -26,10 +26,10 @@ BEFORE, AFTER = 8, 20  # tokens shown around the failure
 # Columns beside each panel: left edge as a share of the width, and heading.
 COLUMNS = (
     (0.0, "arm"),
-    (0.32, "outcome"),
-    (0.57, "tokens\nright"),
-    (0.71, "max\ndiff"),
-    (0.86, "seconds to\nright token"),
+    (0.4, "outcome"),
+    (0.62, "tokens\nright"),
+    (0.74, "max\ndiff"),
+    (0.87, "seconds to\nright token"),
 )
 
 
@@ -43,7 +43,7 @@ def failover_figure(
     """
     with rc_context(LOOK):
         figure = Figure(figsize=(9.0, 1.2 + 1.5 * len(scenarios)), layout="constrained")
-        grid = figure.add_gridspec(len(scenarios), 2, width_ratios=(5.4, 4))
+        grid = figure.add_gridspec(len(scenarios), 2, width_ratios=(5, 4.6))
         panels: list[Axes] = []
         for index, (scenario, arms) in enumerate(scenarios.items()):
             shared = panels[0] if panels else None
