@@ -109,7 +109,7 @@ def cost_figure(
     if slow:
         _draw_bars(
             next(grid), {arm: slow[arm]["out_of_service_s"] for arm in arms if arm in slow},
-            "seconds out of service (logarithmic)", "20 blocks move by 2 on a slow disk", log=True,
+            "seconds out of service", "20 blocks move by 2 on a slow disk",
         )  # fmt: skip
     figure.suptitle("What reloads cost")
     put_caption(figure, f"n = 1 swarm per arm. Servers that join are left out. {provenance(info)}")
@@ -137,13 +137,11 @@ def _draw_loaded(axes: Axes, found: Parts, arms: Sequence[str]) -> None:
     axes.legend(fontsize=SMALL - 1, loc="best")
 
 
-def _draw_bars(axes: Axes, values: Mapping[str, float], label: str, title: str, *, log: bool = False) -> None:
+def _draw_bars(axes: Axes, values: Mapping[str, float], label: str, title: str) -> None:
     for line, (arm, value) in enumerate(values.items()):
         style = style_of(arm)
         axes.barh(line, value, height=0.65, color=style.color, alpha=0.8)
         axes.text(value, line, f" {value:.3g}", va="center", fontsize=SMALL)
-    if log:
-        axes.set_xscale("log")
     _finish(axes, list(values), label, title)
 
 
