@@ -12,6 +12,12 @@ SUPPORTED := import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in (
 # The first interpreter that the lock supports; `make PYTHON=/path/to/python3.12 venv` overrides the search.
 PYTHON ?= $(shell for candidate in python3.11 python3 python3.12; do \
 	"$$candidate" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$candidate" && break; done)
+# `PYTHON=3.12` means python3.12 where an interpreter is wanted, and Python 3.12 for `make wheels`.
+VERSION := $(filter 3.11 3.12,$(PYTHON))
+ifneq ($(VERSION),)
+override PYTHON := python$(VERSION)
+endif
+PLATFORM ?= manylinux_2_28_x86_64
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +27,7 @@ PETALS := requirements/petals.txt
 STAMP := $(VENV)/.installed
 SOURCES := src tests
 
-.PHONY: help venv run models doctor test test-fast lint format figures notebooks notebooks-html lock clean
+.PHONY: help venv run models doctor test test-fast lint format figures notebooks notebooks-html lock clean wheels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +84,9 @@ notebooks: $(STAMP) ## execute every notebook
 
 notebooks-html: $(STAMP) ## execute every notebook and write it as a page to build/notebooks
 	$(BIN)/jupyter nbconvert --execute --to html --output-dir build/notebooks notebooks/*.ipynb
+
+wheels: $(STAMP) ## gather the locked packages for a machine without a network: PYTHON=3.12 PLATFORM=... ARGS=--runs-only
+	$(PY) -m swarmlab.health.wheels --python $(or $(VERSION),3.12) --platform $(PLATFORM) $(ARGS)
 
 # The lock names torch without a local version and leaves out the CUDA packages that the default Linux build
 # depends on: whichever build of torch pip chooses on a machine brings its own.
