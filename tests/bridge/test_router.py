@@ -147,6 +147,27 @@ def test_while_steps_go_on_no_recovery_waits_for_a_view(play):
     play(script)
 
 
+def test_the_return_of_a_server_that_is_avoided_is_known_before_it_is_needed(play):
+    async def script(fixture: Fixture) -> None:
+        loop = asyncio.get_running_loop()
+        fixture.dht.servers = {A: 1e6, B: 1e6}
+        first = await fixture.chosen()
+        fixture.blame(first, Cause.BROKEN)
+        second = await fixture.chosen()
+        fixture.dht.servers[first] = 2e6  # it is back, and says so
+        fixture.dht.delay_s = 0.2
+        for _ in range(8):
+            fixture.router.keep_fresh()
+            await asyncio.sleep(1)
+        assert fixture.dht.n_reads == 2, "nobody is avoided any more"
+        fixture.blame(second, Cause.BROKEN)
+        before_s = loop.time()
+        assert await fixture.chosen() == first
+        assert loop.time() == before_s
+
+    play(script)
+
+
 def test_a_view_that_cannot_be_renewed_stays(play):
     async def script(fixture: Fixture) -> None:
         fixture.dht.servers = {A: 1e6}

@@ -196,9 +196,17 @@ class Router:
             return self._view if self._view is not None else SwarmView(self.n_blocks, ())
 
     def keep_fresh(self) -> None:
-        """Read a view that is old again, without waiting for that."""
-        view = self._view
-        if view is not None and time.monotonic() - view.seen_at_s > self._settings.view_age_s:
+        """Read a view that is old again, without waiting for that; sooner while it shows servers that are avoided, to
+        learn of their return before they are needed.
+        """
+        view, now_s = self._view, time.monotonic()
+        if view is None:
+            return
+        avoided = self._blame.excluded(now_s, view) & {record.peer_id for record in view.servers}
+        limit_s = (
+            min(self._settings.view_age_s, self._settings.ban_s) if avoided else self._settings.view_age_s
+        )
+        if now_s - view.seen_at_s > limit_s:
             self._start_reading()
 
     def _start_reading(self) -> asyncio.Task[SwarmView]:
