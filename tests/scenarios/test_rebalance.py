@@ -15,6 +15,7 @@ from swarmlab.record.writer import HistoryWriter
 from swarmlab.scenarios import rebalance_plan as plan
 from swarmlab.scenarios.rebalance_clients import Delivered, LoadClient
 from swarmlab.scenarios.rebalance_plan import Place
+from swarmlab.scenarios.rebalance_swarm import _start
 from swarmlab.scenarios.rebalance_watch import Recording
 from swarmlab.scenarios.registry import build
 from swarmlab.settings import load
@@ -148,6 +149,21 @@ def test_a_phase_names_its_scenario_and_has_a_begin_and_an_end(played):
         ("wide_joins", "begin"), ("wide_joins", "end"),
     ]  # fmt: skip
     assert rows("balance")[0]["scenario"] == "wide_joins"
+
+
+def test_a_server_that_begins_elsewhere_is_no_swarm_to_compare(played):
+    swarm, recording, _ = played
+    swarm.moves("b", Span(1, 3), ServerState.JOINING)
+    with pytest.raises(SwarmFailed, match="b chose blocks 1:3 instead of 2:4"):
+        _start(swarm, recording, list(PLACES.values()), [None] * 3)
+
+
+def test_a_server_that_dies_at_its_start_is_told_with_its_log(played):
+    swarm, recording, _ = played
+    swarm.servers["a"].alive = False
+    swarm.servers["a"].report = lambda: "server a ended with status 1"
+    with pytest.raises(SwarmFailed, match="status 1"):
+        _start(swarm, recording, list(PLACES.values()), [None] * 3)
 
 
 def test_tokens_of_steps_that_were_not_reported_count_as_well(tmp_path):

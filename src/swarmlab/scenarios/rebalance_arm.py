@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,20 @@ from swarmlab.faults.process import ProcessFault
 from swarmlab.faults.records import Join, RecordsLost
 from swarmlab.faults.schedule import Fault
 from swarmlab.record.rundir import RunDir
-from swarmlab.record.sampler import Sampler
 from swarmlab.scenarios import rebalance_plan as plan
 from swarmlab.scenarios.experiment import Progress
-from swarmlab.scenarios.rebalance_clients import Delivered, LoadClient
+from swarmlab.scenarios.rebalance_clients import LoadClient
 from swarmlab.scenarios.rebalance_plan import Place, Starter
-from swarmlab.scenarios.rebalance_watch import TAIL_S, Recording
-from swarmlab.swarm import ready
-from swarmlab.swarm.deploy import Swarm, deploy
+from swarmlab.scenarios.rebalance_swarm import JOIN_S, recorded_swarm, wait
+from swarmlab.scenarios.rebalance_watch import Recording
+from swarmlab.swarm.deploy import Swarm
 from swarmlab.swarm.rebalancing import RebalanceSettings
 from swarmlab.swarm.spec import SwarmSpec
-from swarmlab.types import ServerState
 from swarmlab.workload.requests import Bounds
 
-JOIN_S, ONLINE_S, LAPSE_S = 60.0, 90.0, 15.0
+LAPSE_S = 15.0
 CALM_S, AFTER_S = 3.0, 4.0  # before anything happens, and after a slow move is done
 SLOW_MOVE_S = 60.0  # beside what its blocks take
-IMBALANCED = "Swarm is imbalanced, server will load other blocks"  # petals' own line about a decision to move
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class ArmRun:
             plan.GAP: self._open_gap,
             plan.WIDE_JOINS: partial(self._join_wide, wide),
         }
-        with self._recorded(starter, places, [*places, wide], scenarios[0]) as (swarm, recording):
+        with self._swarm(starter, places, [wide], scenarios[0]) as (swarm, recording):
             starter.slow_when.touch()
             with self._generating(swarm, recording):
                 for scenario in scenarios:
@@ -82,7 +78,7 @@ class ArmRun:
         """
         places = [place.scaled(self.swarm.n_blocks) for place in plan.SLOW_SWARM]
         starter = self._starter(arm, plan.SLOW_DISK, self.settings.slow_read_delay_s)
-        with self._recorded(starter, places, places, plan.SLOW_DISK) as (swarm, recording):
+        with self._swarm(starter, places, [], plan.SLOW_DISK) as (swarm, recording):
             self.progress.begin(plan.SLOW_DISK, arm)
             with recording.phase(plan.SLOW_DISK):
                 starter.slow_when.touch()
@@ -90,7 +86,7 @@ class ArmRun:
                 killed_s = time.monotonic()
                 self._perform(recording, swarm, Fault.KILL, plan.SLOW_KILLED)
                 most_s = SLOW_MOVE_S + places[-1].span.length * self.settings.slow_read_delay_s
-                _wait(lambda: recording.reloaded(plan.MOVER, since_s=killed_s), most_s)
+                wait(lambda: recording.reloaded(plan.MOVER, since_s=killed_s), most_s)
                 time.sleep(AFTER_S)
             self._say(plan.SLOW_DISK, recording)
 
@@ -99,64 +95,10 @@ class ArmRun:
         folder.mkdir(parents=True)
         return Starter(arm, self.settings, folder, read_delay_s, self.seed)
 
-    @contextmanager
-    def _recorded(
-        self, starter: Starter, places: Sequence[Place], possible: Sequence[Place], scenario: str
-    ) -> Iterator[tuple[Swarm, Recording]]:
-        """A running swarm whose servers hold what they should, watched."""
-        specs = [starter.spec(place, number) for number, place in enumerate(places)]
-        scaled = self.settings.scaled
-        spec = replace(
-            self.swarm,
-            servers=tuple(specs[:1]),
-            update_period_s=scaled(self.settings.update_period_s),
-            expiration_s=scaled(self.settings.expiration_s),
-        )
-        up = threading.Event()
-        history, arm = self.run_dir.history, starter.arm
-
-        def note(name: str, state: str, detail: str) -> None:
-            history.write(
-                "servers", arm, scenario=scenario, server=name, state=state, detail=detail, source="process"
-            )
-            if not up.is_set():
-                self.progress.on_state(name, state, detail)
-
-        with ExitStack() as stack:
-            swarm = stack.enter_context(deploy(spec, starter.folder, on_state=note, wait=False, whole=False))
-            recording = Recording(
-                history,
-                arm,
-                swarm,
-                {place.name: place for place in possible},
-                Delivered(),
-                scenario,
-                self.seed,
-            )
-            tail = stack.enter_context(Sampler(recording.tail, TAIL_S, "tail"))
-            self._start(swarm, recording, places, specs)
-            looks = stack.enter_context(Sampler(recording.look, self.settings.sample_every_s, "looks"))
-            up.set()
-            yield swarm, recording
-            if failure := tail.failure or looks.failure:
-                raise SwarmFailed(f"the swarm could not be watched: {failure}")
-            recording.tail()
-            _note_lines(recording, swarm)
-
-    @staticmethod
-    def _start(swarm: Swarm, recording: Recording, places: Sequence[Place], specs: Sequence[Any]) -> None:
-        """One server after the other, so that each one's own choice is the span that it should begin with."""
-        for place, spec in zip(places, specs, strict=True):
-            if place.name not in swarm.servers:
-                swarm.add(spec)
-            record = _wait(partial(_announced, swarm, recording, place.name), JOIN_S)
-            if record is None:
-                raise SwarmFailed(
-                    f"not announced within {JOIN_S:.0f} s: {swarm.servers[place.name].report()}"
-                )
-            if record.span != place.span:
-                raise SwarmFailed(f"{place.name} chose blocks {record.span} instead of {place.span}")
-        swarm.wait_ready(deadline_s=ONLINE_S)
+    def _swarm(
+        self, starter: Starter, places: Sequence[Place], later: Sequence[Place], scenario: str
+    ) -> AbstractContextManager[tuple[Swarm, Recording]]:
+        return recorded_swarm(self.swarm, starter, places, later, scenario, self.run_dir, self.progress)
 
     @contextmanager
     def _generating(self, swarm: Swarm, recording: Recording) -> Iterator[None]:
@@ -207,7 +149,7 @@ class ArmRun:
         with recording.hiding(name), _closed(gates):
             since_s = time.monotonic()
             _try(lifecycle.setup, lifecycle.inject, lifecycle.confirm)
-            _wait(lambda: recording.moved(since_s=since_s), scaled(self.settings.lost_s))
+            wait(lambda: recording.moved(since_s=since_s), scaled(self.settings.lost_s))
             if lifecycle.valid:
                 _try(lifecycle.heal)
         lifecycle.cleanup()
@@ -267,21 +209,6 @@ def _try(*stages: Callable[[], None]) -> None:
         return
 
 
-def _wait(predicate: Callable[[], Any], deadline_s: float) -> Any:
-    """What the predicate gives once it is true; None at the deadline."""
-    try:
-        return ready.wait_for(predicate, deadline_s, "")
-    except TimeoutError:
-        return None
-
-
-def _announced(swarm: Swarm, recording: Recording, name: str) -> Any:
-    if not swarm.servers[name].alive:
-        raise SwarmFailed(swarm.servers[name].report())
-    record = recording.record_of(name)
-    return record if record is not None and record.state is not ServerState.OFFLINE else None
-
-
 @contextmanager
 def _closed(gates: Sequence[Path]) -> Iterator[None]:
     for gate in gates:
@@ -292,13 +219,3 @@ def _closed(gates: Sequence[Path]) -> Iterator[None]:
     finally:
         for gate in gates:
             gate.unlink(missing_ok=True)
-
-
-def _note_lines(recording: Recording, swarm: Swarm) -> None:
-    """Petals' own words about its decisions to move: the judge holds them against what was watched."""
-    for name, handle in swarm.servers.items():
-        if not handle.log_path.exists():
-            continue
-        for line in handle.log_path.read_text(errors="replace").splitlines():
-            if IMBALANCED in line:
-                recording.write("logs", source=name, level="info", line=line, about="imbalanced")
