@@ -12,7 +12,7 @@ from swarmlab.health.swarm_plan import Blocks, Holder, Place, Plan, Rates, check
 
 SHAPE = BlockShape(80, 8192, 22016, 64, 64)
 BLOCKS = Blocks(SHAPE, "float16", "nf4", source="drawn", keeps=True)
-RATES = Rates(disk_bytes_per_s=1e9, weights_per_s=1e8, stored_bytes_per_s=5e8)
+RATES = Rates(disk_bytes_per_s=1e9, drawn_per_s=4e8, weights_per_s=1e8, stored_bytes_per_s=5e8)
 
 
 def planned(gib: float = 80, tokens: int = 8192, blocks: Blocks = BLOCKS, reserved: int = 0) -> Plan:
@@ -80,8 +80,8 @@ def test_a_disk_that_is_too_small_is_named():
     ("source", "keeps", "quant", "per_block_s"),
     [
         # with a third of the disk for each of three servers
-        ("drawn", False, "nf4", 8.095),
-        ("drawn", True, "nf4", 8.095 + 3 * 0.4343),
+        ("drawn", False, "nf4", 8.095 + 2.024),
+        ("drawn", True, "nf4", 8.095 + 2.024 + 3 * 0.4343),
         ("checkpoint", False, "nf4", 3 * 1.619 + 8.095),
         ("checkpoint", False, "none", 3 * 1.619 + 1.635 / 0.5),
         ("store", False, "nf4", 0.4343 * (3 + 2)),

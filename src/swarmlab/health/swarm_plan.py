@@ -29,11 +29,13 @@ class Rates:
     """What loading is estimated from.
 
     :param disk_bytes_per_s: of reading files, shared by all servers that read at once
-    :param weights_per_s: quantized, or drawn and quantized, by one server
+    :param drawn_per_s: weights of a synthetic model drawn by one server, on a CPU whatever the device
+    :param weights_per_s: quantized by one server
     :param stored_bytes_per_s: checked and brought to the device by one server, from a block store
     """
 
     disk_bytes_per_s: float = 500e6
+    drawn_per_s: float = 200e6
     weights_per_s: float = 10e6
     stored_bytes_per_s: float = 250e6
 
@@ -152,8 +154,10 @@ def _load_s(blocks: Blocks, n_blocks: int, rates: Rates, n_servers: int) -> floa
         return n_blocks * stored * (1 / disk_bytes_per_s + 1 / rates.stored_bytes_per_s)
     read = 0 if blocks.source == "drawn" else blocks.shape.parameters * ITEM_BYTES["float16"]
     made_s = blocks.shape.parameters / rates.weights_per_s
-    if blocks.quant == "none" and blocks.source != "drawn":
+    if blocks.quant == "none":
         made_s = stored / rates.stored_bytes_per_s
+    if blocks.source == "drawn":
+        made_s += blocks.shape.parameters / rates.drawn_per_s
     written = stored if blocks.keeps else 0
     return n_blocks * ((read + written) / disk_bytes_per_s + made_s)
 
@@ -219,13 +223,20 @@ def render(plan: Plan) -> str:
         lines.append(f"  {place.name}: {_gib(taken)} of {_gib(place.total_bytes)}, {left}")
     if plan.store_bytes:
         lines.append(f"  block store: {_gib(plan.store_bytes)} of disk")
-    rates = plan.rates
-    lines.append(
-        f"  could hold: alone on that memory, by petals' rule. Load: from {blocks.source}, all at once, supposing\n"
-        f"  a disk of {rates.disk_bytes_per_s / 1e6:g} MB/s, {rates.weights_per_s / 1e6:g} million weights/s made and "
-        f"{rates.stored_bytes_per_s / 1e6:g} MB/s of stored ones checked per server"
-    )
-    return "\n".join(lines)
+    lines += [
+        "  could hold: alone on that memory, by petals' rule",
+        f"  load: from {blocks.source}, all servers at once",
+    ]
+    return "\n".join([*lines, *(f"    {line}" for line in _suppositions(plan.rates))])
+
+
+def _suppositions(rates: Rates) -> list[str]:
+    made = f"{rates.weights_per_s / 1e6:g} million weights/s quantized, {rates.drawn_per_s / 1e6:g} million/s drawn"
+    checked = f"{rates.stored_bytes_per_s / 1e6:g} MB/s of stored ones checked"
+    return [
+        f"a disk of {rates.disk_bytes_per_s / 1e6:g} MB/s that they share, and for each server",
+        f"{made}, {checked}",
+    ]
 
 
 def _gib(n_bytes: float) -> str:
