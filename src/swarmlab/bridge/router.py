@@ -77,6 +77,14 @@ class Router:
         """The latest view read; None before the first."""
         return self._view
 
+    @property
+    def avoided(self) -> frozenset[str]:
+        """Peers of the latest view that would not be chosen now."""
+        if self._view is None:
+            return frozenset()
+        known = {record.peer_id for record in self._view.servers}
+        return self._blame.excluded(time.monotonic(), self._view) & known
+
     def uids(self, span: Span) -> str:
         """How petals names the blocks of ``span`` in a request."""
         return " ".join(self._manager.block_uids[span.start : span.end])

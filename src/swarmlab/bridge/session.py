@@ -73,6 +73,11 @@ class FaultTolerantSession:
         return self._flow.spans
 
     @property
+    def avoided(self) -> frozenset[str]:
+        """Peers that would not be chosen now, after what this session and others of the client have met."""
+        return self._flow.session.router.avoided
+
+    @property
     def history_bytes(self) -> int:
         """Client memory held for recovery."""
         return self._flow.history_bytes

@@ -29,6 +29,7 @@ NEXT_S = 300.0  # servers come back in between
 GO_S = 120.0
 STEPS_BEFORE, STEPS_AFTER = 8, 8  # single tokens around the failure
 DIAL_S, REDIAL_S = 30.0, 0.1
+MOST_STEPS = 100  # that the client takes to learn who is there
 SETTLE_S, POLL_S = 5.0, 0.005
 STANDBY = "swarmlab_standby"
 
@@ -76,20 +77,10 @@ class SpeedClient:
         length = wanted["history"] + STEPS_AFTER
         inputs, right = self._reference(wanted["history"], length)
         self._warm_up(wanted["servers"], inputs[:, : wanted["history"]], length)
-        self._failovers = []
-        session = arms.open_session(
-            self._args["arm"],
-            self._manager,
-            length,
-            model_path=self._args["model_path"],
-            recovery=self._args["recovery"],
-            on_event=self._failovers.append,
-        )
-        assert isinstance(session, FaultTolerantSession)
-        with session:
+        with self._open(length) as session:
             outputs, seconds = self._generate(session, inputs, wanted["history"], wanted["n_failed"])
             for event in self._failovers:
-                self._reporter.send("failover", repeat=wanted["repeat"], **event)
+                self._reporter.send("failover", **event)
             self._measure_floor(session, wanted)
             diff = metrics.max_abs_diff(outputs.numpy(), right.numpy())
             allowed = self._args["tolerance"] * max(1.0, metrics.root_mean_square(right.numpy()))
@@ -107,6 +98,20 @@ class SpeedClient:
                 cache_bytes=self._cache_bytes(length) if self._args["arm"] == STANDBY else 0,
             )
 
+    def _open(self, length: int) -> FaultTolerantSession:
+        """A session whose recoveries are collected, each with its end."""
+        failovers = self._failovers = []
+        session = arms.open_session(
+            self._args["arm"],
+            self._manager,
+            length,
+            model_path=self._args["model_path"],
+            recovery=self._args["recovery"],
+            on_event=lambda event: failovers.append({**event, "at_s": time.monotonic()}),
+        )
+        assert isinstance(session, FaultTolerantSession)
+        return session
+
     def _reference(self, history: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and right outputs of a text of that length, [1, positions, hidden], of the plain model alone."""
         if history not in self._right:
@@ -118,7 +123,8 @@ class SpeedClient:
     def _warm_up(self, servers: Sequence[Place], inputs: torch.Tensor, length: int) -> None:
         """One prefill at each server, as had by one that has served others: the first one after a start is slow.
 
-        libp2p does not dial a server that was just gone for some seconds, though it is back: that is waited for.
+        libp2p does not dial a server that was just gone for some seconds, though it is back: that is waited for. Then a
+        session takes steps until the client knows that everybody is there.
         """
         until_s = time.monotonic() + DIAL_S
         for place in servers:
@@ -130,6 +136,12 @@ class SpeedClient:
                     if time.monotonic() > until_s:
                         raise
                     time.sleep(REDIAL_S)
+        with self._open(MOST_STEPS) as session:
+            for _ in range(MOST_STEPS):
+                session.step(inputs[:, :1])
+                if not session.avoided:
+                    break
+                time.sleep(REDIAL_S)
 
     def _generate(
         self, session: FaultTolerantSession, inputs: torch.Tensor, history: int, n_failed: int
