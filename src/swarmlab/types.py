@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -95,6 +96,22 @@ class ServerRecord:
                 f"{self.peer_id} announces {self.throughput_tps}, outside [0, {MAX_THROUGHPUT_TPS:g}]"
             )
 
+    @property
+    def key(self) -> str:
+        """Server and span in one text, built once: views of thousands of servers are compared by it."""
+        known = self.__dict__.get("_key")
+        if known is None:
+            known = f"{self.peer_id} {self.span.start}:{self.span.end}"
+            object.__setattr__(self, "_key", known)
+        return known
+
+    def renewed(self, expires_at_s: float) -> ServerRecord:
+        """The same record with a later end, many times faster than ``dataclasses.replace``."""
+        later = object.__new__(ServerRecord)
+        later.__dict__.update(self.__dict__)
+        later.__dict__["expires_at_s"] = expires_at_s
+        return later
+
 
 @dataclass(frozen=True)
 class SwarmView:
@@ -109,19 +126,20 @@ class SwarmView:
     seen_at_s: float = 0.0
 
     def __post_init__(self) -> None:
-        peers = [record.peer_id for record in self.servers]
-        if len(set(peers)) != len(peers):
+        if len({record.peer_id for record in self.servers}) != len(self.servers):
             raise ValueError("a view holds at most one record per peer")
-        if any(record.span.end > self.n_blocks for record in self.servers):
+        if self.servers and max([record.span.end for record in self.servers]) > self.n_blocks:
             raise ValueError(f"a record names a block outside [0, {self.n_blocks})")
-        object.__setattr__(self, "servers", tuple(sorted(self.servers, key=lambda record: record.peer_id)))
+        object.__setattr__(self, "servers", tuple(sorted(self.servers, key=attrgetter("peer_id"))))
 
     def get(self, peer_id: str) -> ServerRecord | None:
         return next((record for record in self.servers if record.peer_id == peer_id), None)
 
     def without(self, peers: Iterable[str]) -> SwarmView:
-        """The same view with some peers left out."""
+        """The same view with some peers left out; the view itself if it shows none of them."""
         dropped = set(peers)
+        if not any(record.peer_id in dropped for record in self.servers):
+            return self
         kept = tuple(record for record in self.servers if record.peer_id not in dropped)
         return SwarmView(self.n_blocks, kept, self.seen_at_s)
 

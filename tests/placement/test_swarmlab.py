@@ -14,7 +14,7 @@ from swarmlab.placement.policy import Server
 from swarmlab.placement.problem import problem
 from swarmlab.placement.search import good_placement
 from swarmlab.placement.swarmlab import Swarmlab
-from swarmlab.types import Intent, ServerRecord, Span, SwarmView
+from swarmlab.types import Decision, Intent, ServerRecord, Span, SwarmView
 from tests.placement.play import Played, play
 from tests.placement.views import random_view
 
@@ -34,20 +34,59 @@ def first(**changes: object) -> Server:
     return replace(Server("p00", 4, 1.0, Span(0, 4), LoadCost(s_per_block=5.0)), **changes)  # type: ignore[arg-type]
 
 
+def announcing(decision: Decision, peer: str = "p00") -> ServerRecord:
+    """What the swarm shows of a server once its announcement has spread."""
+    return ServerRecord(peer, Span(0, 4), 1.0, intent=decision.intent)
+
+
 def test_a_move_is_announced_then_confirmed_then_made():
     policy = Swarmlab(visible_after_s=30.0)
     wish = policy.reconsider(at(LOPSIDED, 100.0), first(), None, RNG)
     assert not wish.moved
     assert wish.intent == Intent(Span(4, 8), 100.0)
-    assert wish.check_again_s == 30.0
+    assert wish.check_again_s == 10.0
     early = policy.reconsider(at(LOPSIDED, 110.0), first(), wish.memory, RNG)
-    assert (early.moved, early.intent, early.check_again_s) == (False, wish.intent, 20.0)
-    move = policy.reconsider(at(LOPSIDED, 130.0), first(), early.memory, RNG)
+    assert (early.moved, early.intent, early.check_again_s) == (False, wish.intent, 10.0)
+    move = policy.reconsider(at(LOPSIDED, 115.0, announcing(wish)), first(), early.memory, RNG)
     assert move.moved
     assert move.keeps_target
     assert (move.old, move.target, move.intent) == (Span(0, 4), Span(4, 8), None)
     assert (move.expected_stay_tps, move.predicted_tps) == (1.0, 2.0)
-    assert move.memory.departures == (Departure(Span(0, 4), 130.0),)
+    assert move.memory.departures == (Departure(Span(0, 4), 115.0 + 4 * 5.0),)  # loaded by then
+    assert move.memory.news_s == 15.0
+
+
+def test_an_announcement_that_is_never_seen_is_believed_after_a_time():
+    policy = Swarmlab(visible_after_s=30.0)
+    decision = policy.reconsider(at(LOPSIDED, 100.0), first(), None, RNG)
+    waits = []
+    for now_s in (110.0, 125.0):
+        decision = policy.reconsider(at(LOPSIDED, now_s), first(), decision.memory, RNG)
+        assert not decision.moved
+        waits.append(decision.check_again_s)
+    assert waits == [10.0, 5.0]
+    assert policy.reconsider(at(LOPSIDED, 130.0), first(), decision.memory, RNG).moved
+
+
+def test_where_news_is_slow_turns_are_further_apart():
+    later = first(peer_id="p02")
+    slow = Swarmlab().reconsider(at(LOPSIDED, 0.0), later, Memory(news_s=45.0), RNG)
+    quick = Swarmlab().reconsider(at(LOPSIDED, 0.0), later, Memory(news_s=1.0), RNG)
+    assert (slow.check_again_s, quick.check_again_s) == (90.0, 20.0)
+
+
+def test_moves_that_fill_a_gap_only_together_are_made_together():
+    # 8:12 needs one and 4:8 another; whoever announced first need not wait until the other has loaded
+    view = SwarmView(12, CROWD)
+    policy = Swarmlab()
+    wish = policy.reconsider(at(view, 0.0), first(), None, RNG)
+    assert wish.intent is not None
+    alone = policy.reconsider(at(view, 10.0, announcing(wish)), first(), wish.memory, RNG)
+    assert not alone.moved
+    assert "still have nobody" in alone.reason
+    other = Span(8, 12) if wish.intent.span == Span(4, 8) else Span(4, 8)
+    helper = ServerRecord("p05", Span(0, 4), 1.0, intent=Intent(other, 5.0))
+    assert policy.reconsider(at(view, 10.0, announcing(wish), helper), first(), wish.memory, RNG).moved
 
 
 def test_an_announced_move_is_withdrawn_when_the_gap_is_filled():
@@ -77,7 +116,7 @@ def test_servers_further_back_wait_for_their_turn():
         decision = policy.reconsider(at(LOPSIDED, 0.0), first(peer_id=f"p{i:02d}"), None, RNG)
         assert (decision.intent is None) == (i > 0)
         waits.append(decision.check_again_s)
-    assert waits[1:] == [30.0, 60.0, 90.0, 120.0, 150.0, 150.0, 150.0]
+    assert waits[1:] == [10.0, 20.0, 30.0, 40.0, 50.0, 50.0, 50.0]
 
 
 def test_a_span_left_lately_is_not_taken_again():
@@ -124,7 +163,7 @@ def test_a_joining_server_goes_where_announced_moves_leave_most_need():
     assert Swarmlab().choose(SwarmView(2, ()), newcomer, RNG).target == Span(0, 2)
 
 
-@pytest.mark.parametrize("setting", ["grace_s", "visible_after_s", "no_return_s"])
+@pytest.mark.parametrize("setting", ["grace_s", "visible_after_s", "confirm_s", "no_return_s"])
 def test_impossible_settings_are_refused(setting: str):
     with pytest.raises(BadInput, match=setting):
         replace(Swarmlab(), **{setting: -1.0})

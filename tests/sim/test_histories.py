@@ -52,6 +52,7 @@ def test_the_originals_habit_reloads_all_it_had():
     history = run(Told(Span(0, 2), ("again",)), [member("a", 2, 1.0)])
     at_s = first_check_s(history)
     assert states(history, "a")[2:] == [
+        (pytest.approx(at_s), "offline", "0:2", None),
         (pytest.approx(at_s), "joining", "0:2", None),
         (pytest.approx(at_s + 20), "online", "0:2", "0:2"),
     ]

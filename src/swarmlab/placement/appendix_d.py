@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import BadInput
-from swarmlab.placement.forecast import EPS, Outcome, forecast
+from swarmlab.placement.forecast import EPS, Outcome, forecast, most_possible
 from swarmlab.placement.join import join_decision
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.policy import stay
@@ -48,6 +48,10 @@ class AppendixD:
         present = float(layout.throughput_tps.min())
         if peer is None:
             return stay(server, present, self.name, "its own records are missing from the view", memory)
+        if (most := most_possible(layout)) < (1 + self.p) * present:
+            return stay(
+                server, present, self.name, f"no moves can give more than {most:.6g} tokens/s", memory
+            )
         seen = forecast(layout, peer, rng, keep_connected=False)
         if seen.outcome is not Outcome.SETTLED:
             return stay(server, present, self.name, seen.outcome.value, memory)

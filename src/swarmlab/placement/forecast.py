@@ -70,6 +70,14 @@ def forecast(layout: Layout, peer: int, rng: Rng, *, keep_connected: bool) -> Fo
     return Forecast(Outcome.SETTLED, target, present, float(values.min()))
 
 
+def most_possible(layout: Layout) -> float:
+    """Swarm throughput that no settling can pass: moves only shift throughput, and the least is at most the mean.
+
+    Where that is not enough for a move, nothing has to be simulated: in a swarm of a thousand servers, hardly ever.
+    """
+    return float(layout.throughput_tps.mean())
+
+
 def first_seen(layout: Layout) -> Ints:
     """The servers in the order in which a reader of the blocks meets them, as petals lists them."""
     return np.argsort(layout.starts, kind="stable")

@@ -76,6 +76,16 @@ def window_start(values: Floats, width: int) -> int:
     return best
 
 
+@njit("float64[::1](int64[::1], int64[::1], float64[::1], int64)", cache=True)
+def block_sums(starts: Ints, ends: Ints, tps: Floats, n_blocks: int) -> Floats:
+    """Throughput of every block, summed in the order of the servers."""
+    total = np.zeros(n_blocks)
+    for i in range(starts.size):
+        for block in range(starts[i], ends[i]):
+            total[block] += tps[i]
+    return total
+
+
 @njit("boolean(float64[::1], int64[::1], int64[::1], float64[::1], int64[::1], float64)", cache=True)
 def settle_round(values: Floats, starts: Ints, lengths: Ints, tps: Floats, order: Ints, eps: float) -> bool:
     """Let each server in `order` take its best window once, in place; True if any of them moved."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swarmlab.placement.rule import compiled
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
@@ -36,14 +40,15 @@ class Layout:
 
     def index(self, peer_id: str) -> int | None:
         """Where the server stands in the arrays; None if the view does not show it."""
-        return self._places().get(peer_id)
+        return self._places.get(peer_id)
 
+    def place(self, peer_id: str) -> int:
+        """Where the server stands, or would stand if the view showed it."""
+        return bisect_left(self.records, peer_id, key=attrgetter("peer_id"))
+
+    @cached_property
     def _places(self) -> dict[str, int]:
-        places = self.__dict__.get("places")
-        if places is None:
-            places = {record.peer_id: i for i, record in enumerate(self.records)}
-            object.__setattr__(self, "places", places)
-        return places
+        return {record.peer_id: i for i, record in enumerate(self.records)}
 
 
 def layout_of(view: SwarmView) -> Layout:
@@ -65,6 +70,10 @@ def _build(view: SwarmView) -> Layout:
 
 def block_sums(starts: Ints, ends: Ints, tps: Floats, n_blocks: int) -> Floats:
     """Throughput of every block, summed in the order of the servers: float sums depend on the order."""
+    kernels = compiled()
+    if kernels is not None:
+        contiguous = (np.ascontiguousarray(values) for values in (starts, ends, tps))
+        return kernels.block_sums(*contiguous, n_blocks)
     total = np.zeros(n_blocks)
     for start, end, rate in zip(starts.tolist(), ends.tolist(), tps.tolist(), strict=True):
         total[start:end] += rate

@@ -28,7 +28,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Departure:
-    """A span that the server left, and when (s, clock of the views)."""
+    """A span that the server left, and when it arrived at the next one (s, clock of the views)."""
 
     span: Span
     at_s: float
@@ -43,6 +43,7 @@ class Memory:
     :param vanished: servers that are missing but not yet believed gone
     :param wish: the move under consideration
     :param departures: the last moves, oldest first
+    :param news_s: how long the last announced move took to be found in the swarm by its own server
     """
 
     confirmations: int = 0
@@ -50,3 +51,4 @@ class Memory:
     vanished: tuple[Vanished, ...] = ()
     wish: Wish | None = None
     departures: tuple[Departure, ...] = ()
+    news_s: float = 0.0

@@ -1,4 +1,7 @@
-"""What each possible move of one server is worth, and how urgently others would make one."""
+"""What each possible move of one server is worth, and how urgently others would make one.
+
+The loops are compiled (``move_kernels.py``); ``tests/placement/test_moves.py`` has them from their definitions.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from swarmlab.placement.softmin import SHARPNESS, utilities
-from swarmlab.types import ServerState, Span
+from swarmlab.placement.rule import loops
+from swarmlab.placement.softmin import SHARPNESS
+from swarmlab.types import Span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from swarmlab.placement.layout import Floats, Layout
+    from swarmlab.placement.layout import Floats, Ints, Layout
     from swarmlab.placement.policy import Server
     from swarmlab.placement.situation import Situation
-
-MAX_EXPONENT = 700.0  # beyond, exp overflows a float
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,18 @@ class Moves:
 
     def swarm_tps(self, start: int) -> float:
         """Throughput of the weakest block with the server at ``start``."""
-        joined = self.seen.committed_tps.copy()
-        joined[start : start + self.old.length] += self.rate_tps
-        return float(joined.min())
+        return loops().weakest_with(self.seen.committed_tps, start, self.old.length, self.rate_tps)
 
     def completes(self, start: int) -> bool:
         """Has every block somebody with the server at ``start``?"""
-        committed = self.seen.committed
-        return bool(committed[:start].all() and committed[start + self.old.length :].all())
+        return self._all_held(self.seen.committed, start)
+
+    def completes_with_all(self, start: int) -> bool:
+        """The same, once everybody who has announced a move has made it, those who did so later included."""
+        return self._all_held(self.seen.gathered, start)
+
+    def _all_held(self, holders: Ints, start: int) -> bool:
+        return bool(holders[:start].all() and holders[start + self.old.length :].all())
 
     def span(self, start: int) -> Span:
         return Span(start, start + self.old.length)
@@ -68,16 +74,11 @@ class Moves:
         :param shunned: spans not to go to
         :param near_equal: difference in worth, as a share of the best, that does not matter
         """
-        worth = np.where(self.safe, self.worth, -np.inf)
-        worth[self.old.start] = -np.inf
-        for span in shunned:
-            if span.length == self.old.length:
-                worth[span.start] = -np.inf
-        best = float(worth.max())
-        if best <= 0:
-            return None
-        good = np.flatnonzero(worth >= best * (1 - near_equal))
-        return self.span(int(good[np.argmin(self.blocks_loaded[good])]))
+        starts = np.array([span.start for span in shunned if span.length == self.old.length], dtype=np.int64)
+        start = loops().best_start(
+            self.worth, self.blocks_loaded, self.safe, self.old.start, starts, near_equal
+        )
+        return None if start < 0 else self.span(start)
 
 
 def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
@@ -85,48 +86,22 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
 
     :param seen: the situation of this server, itself left out
     """
-    width, rate = old.length, min(server.throughput_tps, seen.cap_tps)
-    n_blocks = len(seen.committed_tps)
-    starts = np.arange(n_blocks - width + 1)
-    loaded = np.minimum(np.abs(starts - old.start), width).astype(np.float64)
-    if not server.load.keeps_overlap:
-        loaded[loaded > 0] = width
-    load_s = np.where(loaded > 0, server.load.s_per_move + server.load.s_per_block * loaded, 0.0)
-    mean = (float(seen.committed_tps.sum()) + rate * width) / n_blocks
-    gain = np.zeros(len(starts))
-    if mean > 0:
-        reached = utilities(seen.committed_tps, rate, width, SHARPNESS / mean)
-        gain = reached - reached[old.start]
-    lost, safe = _while_loading(seen, old, rate, starts, keeps_overlap=server.load.keeps_overlap)
-    worth = gain * price.horizon_s - lost * load_s - price.per_load * mean * load_s
+    rate, load = min(server.throughput_tps, seen.cap_tps), server.load
+    worth, loaded, safe = loops().price_moves(
+        seen.committed_tps,
+        seen.serving_tps,
+        seen.staying,
+        old.start,
+        old.length,
+        rate,
+        load.s_per_block,
+        load.s_per_move,
+        load.keeps_overlap,
+        SHARPNESS,
+        price.horizon_s,
+        price.per_load,
+    )
     return Moves(old, worth, loaded, safe, seen, rate)
-
-
-def _while_loading(
-    seen: Situation, old: Span, rate: float, starts: NDArray[np.int64], *, keeps_overlap: bool
-) -> tuple[Floats, NDArray[np.bool_]]:
-    # For each start: what the served bottleneck loses while blocks are loaded, and whether all stay served.
-    others, staying = seen.serving_tps[old.start : old.end], seen.staying[old.start : old.end]
-    served = seen.serving_tps.copy()
-    served[old.start : old.end] += rate
-    bottleneck = float(served.min())
-    # going right by d drops the first d blocks, going left the last d; a full reload drops all
-    dropped = (
-        np.minimum(np.abs(starts - old.start), old.length)
-        if keeps_overlap
-        else np.full(len(starts), old.length)
-    )
-    right = starts > old.start
-    lowest = np.where(
-        right, np.minimum.accumulate(others)[dropped - 1], np.minimum.accumulate(others[::-1])[dropped - 1]
-    )
-    fewest = np.where(
-        right, np.minimum.accumulate(staying)[dropped - 1], np.minimum.accumulate(staying[::-1])[dropped - 1]
-    )
-    lost = np.maximum(0.0, bottleneck - lowest)
-    safe = fewest > 0
-    lost[old.start], safe[old.start] = 0.0, True
-    return lost, safe
 
 
 def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:
@@ -134,26 +109,23 @@ def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:
 
     Every server can reckon this for all from its own view, so of many that see one gap only few go at a time.
     """
-    rates = np.minimum(np.append(layout.tps, server.throughput_tps), seen.cap_tps)
-    starts, ends = np.append(layout.starts, old.start), np.append(layout.ends, old.end)
+    rate = min(server.throughput_tps, seen.cap_tps)
     values = seen.committed_tps.copy()
-    values[old.start : old.end] += rates[-1]
-    beta = SHARPNESS / max(float(values.mean()), 1e-300)
-    need = np.exp(-beta * (values - values.min()))
-    sums = np.concatenate([[0.0], np.cumsum(need)])
-    widths = ends - starts
-    best = np.zeros(len(values) + 1)
-    for width in np.unique(widths):
-        best[width] = (sums[width:] - sums[:-width]).max()
-    strength = np.minimum(beta * rates, MAX_EXPONENT)
-    # need met at the best window, less the need that would arise in the window left behind
-    appeal = -np.expm1(-strength) * (best[widths] - np.exp(strength) * (sums[ends] - sums[starts]))
-    rivals = [
-        i
-        for i in np.flatnonzero(appeal[:-1] >= appeal[-1])
-        if (record := layout.records[i]).state is ServerState.ONLINE
-        and i not in seen.ahead
-        and record.peer_id != server.peer_id
-        and (appeal[i] > appeal[-1] or record.peer_id < server.peer_id)
-    ]
-    return len(rivals)
+    values[old.start : old.end] += rate
+    may_move = seen.online.copy()
+    may_move[list(seen.ahead)] = False
+    own, place = layout.index(server.peer_id), layout.place(server.peer_id)
+    if own is not None:
+        may_move[own] = False
+    return loops().rivals(
+        values,
+        layout.starts,
+        layout.ends,
+        seen.rates_tps,
+        may_move,
+        place,
+        old.start,
+        old.end,
+        rate,
+        SHARPNESS,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from swarmlab.placement.forecast import EPS, Forecast, Outcome, forecast
+from swarmlab.placement.forecast import EPS, Forecast, Outcome, forecast, most_possible
 from swarmlab.placement.join import join_decision
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.policy import stay
@@ -40,7 +40,10 @@ class Petals:
         return join_decision(view, server, self.name)
 
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
-        """Petals' check; where the view lacks its own records, petals stops with an error, this stays."""
+        """Petals' check; where the view lacks its own records, petals stops with an error, this stays.
+
+        Where no order of moves could make it move, ``rng`` is left alone; petals would shuffle for the same answer.
+        """
         layout = layout_of(view)
         peer = layout.index(server.peer_id)
         present = float(layout.throughput_tps.min())
@@ -51,6 +54,9 @@ class Petals:
             )
         if peer is None:
             return stay(server, present, self.name, "its own records are missing from the view", memory)
+        if present >= self.balance_quality * (most := most_possible(layout)):
+            reason = f"balance quality at least {present / max(most, EPS):.1%}, whoever moved"
+            return stay(server, present, self.name, reason, memory)
         seen = forecast(layout, peer, rng, keep_connected=True)
         moved, reason = self._judge(seen)
         decision = stay(server, present, self.name, reason, memory)

@@ -23,6 +23,12 @@ def compiled() -> ModuleType | None:
         return None
 
 
+@cache
+def loops() -> ModuleType:
+    """The compiled loops of the swarmlab policy, which has no others; numba takes 0.3 s to import."""
+    return importlib.import_module("swarmlab.placement.move_kernels")
+
+
 def window_start(values: Floats, width: int) -> int:
     """Start of the window whose sorted values are lexicographically smallest; of equals, the leftmost.
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from swarmlab.placement.layout import block_sums, layout_of
+from swarmlab.placement.rule import loops
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from swarmlab.placement.layout import Floats, Ints, Layout
     from swarmlab.placement.memory import Memory
     from swarmlab.types import Intent, ServerRecord, Span, SwarmView
+
+Flags: TypeAlias = "NDArray[np.bool_]"
 
 # One server cannot distort the picture: no throughput counts for more than this many times the median.
 MAX_OVER_MEDIAN = 20.0
@@ -26,18 +32,22 @@ class Situation:
     """Everybody but the server that looks. Arrays have one entry per block.
 
     :param committed_tps: throughput once all have arrived where they serve, load, or have announced to go
-    :param committed: how many servers that is
+    :param committed: how many servers that is, and ``gathered`` if rivals' moves announced later count as well
     :param serving_tps: throughput of those that surely serve now: online, seen in this read, renewed in time
     :param staying: how many of those have not announced to leave the block
     :param cap_tps: the most that one server's throughput counts for
+    :param rates_tps: what each server of the layout adds to a block, and ``online`` whether it says that it serves
     :param ahead: servers (by place in the layout) whose announced moves count as made
     """
 
     committed_tps: Floats
     committed: Ints
+    gathered: Ints
     serving_tps: Floats
     staying: Ints
     cap_tps: float
+    rates_tps: Floats
+    online: Flags
     ahead: frozenset[int]
 
 
@@ -48,36 +58,55 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
     :param intent: what it has announced itself; rivals' intents count only if they were announced before
     """
     everybody = _everybody(view)
-    committed_tps, committed = everybody.committed_tps.copy(), everybody.committed.copy()
-    serving_tps, staying = everybody.serving_tps.copy(), everybody.staying.copy()
-    cap = everybody.cap_tps
-    layout = everybody.layout
+    layout, cap = everybody.layout, everybody.cap_tps
     own = layout.index(peer_id)
-    if own is not None:
-        _add(committed_tps, committed, layout.records[own].span, -float(everybody.rates[own]), -1)
-        if everybody.sure[own]:
-            _add(serving_tps, staying, layout.records[own].span, -float(everybody.rates[own]), -1)
-    ahead = frozenset(
-        i for i in everybody.intending if i != own and _goes_first(layout.records[i], peer_id, intent)
-    )
-    for i in sorted(ahead):
-        old, new = layout.records[i].span, _announced(layout.records[i]).span
-        rate = float(everybody.rates[i])
-        _add(committed_tps, committed, old, -rate, -1)
-        _add(committed_tps, committed, new, rate, 1)
-        if everybody.sure[i]:
-            for left in blocks_left(old, new):
-                staying[left] -= 1
-    for item in memory.vanished if memory else ():
+    if intent is None and own not in everybody.intending:
+        sums, ahead = everybody.after_intents, everybody.intending
+    else:
+        ahead = frozenset(
+            i for i in everybody.intending if i != own and _goes_first(layout.records[i], peer_id, intent)
+        )
+        sums = _moved(everybody, everybody.present, ahead)
+    missing = memory.vanished if memory else ()
+    for item in missing:
         shown = layout.index(item.record.peer_id)
-        rate = min(item.record.throughput_tps, cap)
-        if shown is not None:
-            _add(committed_tps, committed, layout.records[shown].span, -float(everybody.rates[shown]), -1)
-        _add(committed_tps, committed, item.record.span, rate, 1)
-    # what subtracting leaves of a block that nobody holds is float noise
-    committed_tps[committed == 0] = 0.0
+        if shown is not None:  # with a part of its span, in place of which the whole counts
+            sums = sums.without(layout.records[shown].span, float(everybody.rates[shown]))
+    start, end, rate, sure = 0, 0, 0.0, False
+    if own is not None:
+        start, end = layout.starts[own], layout.ends[own]
+        rate, sure = everybody.rates[own], everybody.sure[own]
+    committed_tps, committed, serving_tps, staying = loops().others(
+        sums.committed_tps,
+        sums.committed,
+        sums.serving_tps,
+        sums.staying,
+        start,
+        end,
+        rate,
+        sure,
+        np.array([item.record.span.start for item in missing], dtype=np.int64),
+        np.array([item.record.span.end for item in missing], dtype=np.int64),
+        np.array([min(item.record.throughput_tps, cap) for item in missing], dtype=np.float64),
+    )
+    gathered = committed
+    later = everybody.intending - ahead - {own}
+    if later:
+        gathered = committed.copy()
+        for i in later:
+            old, new = layout.records[i].span, _announced(layout.records[i]).span
+            gathered[old.start : old.end] -= 1
+            gathered[new.start : new.end] += 1
     return Situation(
-        np.maximum(committed_tps, 0.0), committed, np.maximum(serving_tps, 0.0), staying, cap, ahead
+        committed_tps,
+        committed,
+        gathered,
+        serving_tps,
+        staying,
+        cap,
+        everybody.rates,
+        everybody.online,
+        ahead,
     )
 
 
@@ -104,17 +133,50 @@ def _announced(record: ServerRecord) -> Intent:
 
 
 @dataclass(frozen=True, eq=False)
-class _Everybody:
-    # The same sums for all servers of a view, without intents; kept with the view.
-    layout: Layout
-    rates: Floats
-    sure: np.ndarray
-    intending: tuple[int, ...]
+class _Sums:
+    # Over all servers of a view; see Situation.
     committed_tps: Floats
     committed: Ints
     serving_tps: Floats
     staying: Ints
+
+    def without(self, span: Span, rate: float) -> _Sums:
+        committed_tps, committed = self.committed_tps.copy(), self.committed.copy()
+        _add(committed_tps, committed, span, -rate, -1)
+        return _Sums(committed_tps, committed, self.serving_tps, self.staying)
+
+
+@dataclass(frozen=True, eq=False)
+class _Everybody:
+    # What all who look at one view share; kept with it.
+    layout: Layout
+    rates: Floats
+    online: Flags
+    sure: Flags
+    intending: frozenset[int]
     cap_tps: float
+    present: _Sums
+
+    @cached_property
+    def after_intents(self) -> _Sums:
+        """With all announced moves made: what those see who have announced none."""
+        return _moved(self, self.present, self.intending)
+
+
+def _moved(everybody: _Everybody, sums: _Sums, ahead: frozenset[int]) -> _Sums:
+    # The sums once the servers `ahead` have gone where they announced to go.
+    if not ahead:
+        return sums
+    committed_tps, committed, staying = sums.committed_tps.copy(), sums.committed.copy(), sums.staying.copy()
+    for i in sorted(ahead):
+        record, rate = everybody.layout.records[i], float(everybody.rates[i])
+        old, new = record.span, _announced(record).span
+        _add(committed_tps, committed, old, -rate, -1)
+        _add(committed_tps, committed, new, rate, 1)
+        if everybody.sure[i]:
+            for left in blocks_left(old, new):
+                staying[left] -= 1
+    return _Sums(committed_tps, committed, sums.serving_tps, staying)
 
 
 def _everybody(view: SwarmView) -> _Everybody:
@@ -130,23 +192,20 @@ def _sum_up(view: SwarmView) -> _Everybody:
     # the lower median: of two servers the larger one is the one to distrust
     cap = MAX_OVER_MEDIAN * float(np.quantile(layout.tps, 0.5, method="lower")) if len(layout.tps) else np.inf
     rates = np.minimum(layout.tps, cap) if cap > 0 else layout.tps
-    left = np.array([record.expires_at_s - view.seen_at_s for record in layout.records])
+    left = np.array([record.expires_at_s for record in layout.records]) - view.seen_at_s
     finite = left[np.isfinite(left)]
     overdue = left < OVERDUE_SHARE * (finite.max() if len(finite) else 0.0)
     online = np.array([record.state is ServerState.ONLINE for record in layout.records], dtype=bool)
     sure = online & ~overdue
     starts, ends, n_blocks = layout.starts, layout.ends, view.n_blocks
-    return _Everybody(
-        layout,
-        rates,
-        sure,
-        tuple(i for i, record in enumerate(layout.records) if record.intent is not None),
+    sums = _Sums(
         block_sums(starts, ends, rates, n_blocks),
         _counts(starts, ends, n_blocks),
         block_sums(starts[sure], ends[sure], rates[sure], n_blocks),
         _counts(starts[sure], ends[sure], n_blocks),
-        cap if cap > 0 else np.inf,
     )
+    intending = frozenset(i for i, record in enumerate(layout.records) if record.intent is not None)
+    return _Everybody(layout, rates, online, sure, intending, cap if cap > 0 else np.inf, sums)
 
 
 def _counts(starts: Ints, ends: Ints, n_blocks: int) -> Ints:

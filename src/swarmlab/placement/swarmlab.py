@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from swarmlab.types import SwarmView
 
 MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many of them may not be able to move
-MAX_DEPARTURES = 8
+MAX_DEPARTURES = 64
 TICK_S = 1e-6  # two clock readings this near are the same time
 KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
 
@@ -41,18 +41,22 @@ class Swarmlab:
     - Missing records are believed gone after ``grace_s`` only (``grace.py``).
     - Of several servers that would fill one gap, those with most to gain announce it first, and everybody counts
       announced moves as made (``situation.py``), so the others find the gap filled.
-    - No move leaves a block unserved in a swarm that serves all; none is made into a swarm that would still have
-      blocks with nobody; none goes back to a span left within ``no_return_s``.
+    - An announced move begins when its server finds the announcement in the swarm itself: whatever was announced
+      before can be found by then, too. How long that takes also says how far apart servers take turns.
+    - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
+      until together they give each block somebody; none goes back to a span left within ``no_return_s``.
     - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
 
     :param grace_s: how long a vanished server is believed to be there
-    :param visible_after_s: how long an announcement takes to be seen by all; a move waits as long before it begins
+    :param visible_after_s: how long a server waits at most to find its own announcement
+    :param confirm_s: how soon it looks for it, and the least time between the turns of two servers
     :param good_enough: share of the optimum that a small swarm is content with
     """
 
     price: Price = field(default_factory=Price)
     grace_s: float = 90.0
     visible_after_s: float = 60.0
+    confirm_s: float = 10.0
     no_return_s: float = 3600.0
     small_swarm: int = 10
     good_enough: float = 0.95
@@ -61,7 +65,7 @@ class Swarmlab:
     name: str = "swarmlab"
 
     def __post_init__(self) -> None:
-        for setting in ("grace_s", "visible_after_s", "no_return_s"):
+        for setting in ("grace_s", "visible_after_s", "confirm_s", "no_return_s"):
             if not 0 <= getattr(self, setting) < float("inf"):
                 raise BadInput(f"swarmlab.{setting}", getattr(self, setting), "seconds, 0 or more")
         if not 0 < self.good_enough <= 1:
@@ -100,15 +104,32 @@ class Swarmlab:
         old = server.span
         if old is None or old.end > view.n_blocks:
             raise BadInput("server.span", str(old), f"what the server holds of the {view.n_blocks} blocks")
+        layout = layout_of(view)
         known = remember(view, memory, grace_s=self.grace_s, own_peer=server.peer_id)
-        seen = situation(view, server.peer_id, known, known.wish.intent if known.wish else None)
+        intent = known.wish.intent if known.wish else None
+        if intent is not None:
+            wait_s = self._unseen_s(layout, server, intent, view.seen_at_s)
+            if wait_s > TICK_S:
+                present_tps, reason = float(layout.throughput_tps.min()), "its announcement is not seen yet"
+                at_rest = stay(server, present_tps, self.name, reason, known)
+                return replace(at_rest, intent=intent, check_again_s=wait_s)
+            known = replace(known, news_s=view.seen_at_s - intent.announced_at_s)
+        seen = situation(view, server.peer_id, known, intent)
         options = moves(seen, server, old, self.price)
-        look = _Look(view.seen_at_s, layout_of(view), server, seen, options, known)
+        look = _Look(view.seen_at_s, layout, server, seen, options, known)
         want = self._plan(look) if look.others < self.small_swarm else self._best_alone(look)
-        at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason)
-        if want.target is None:
-            return replace(at_rest, memory=replace(known, wish=None))
+        rested = known if known.wish is None else replace(known, wish=None)
+        at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
+        if want.target is None or want.target in self._shunned(look):
+            return at_rest
         return self._proceed(look, want.target, want.turn, at_rest)
+
+    def _unseen_s(self, layout: Layout, server: Server, intent: Intent, now_s: float) -> float:
+        # How long to wait until the next look for its own announcement; 0 if it is there, or should have been.
+        own = layout.index(server.peer_id)
+        if own is not None and layout.records[own].intent == intent:
+            return 0.0
+        return min(self.confirm_s, intent.announced_at_s + self.visible_after_s - now_s)
 
     def _plan(self, look: _Look) -> _Want:
         # A small swarm: this server's part in the plan that all share.
@@ -138,26 +159,25 @@ class Swarmlab:
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
-        # Spans left lately, unless the swarm stands still.
-        if look.options.swarm_tps(look.options.old.start) <= 0:
-            return ()
+        # Spans left lately.
         return tuple(item.span for item in look.known.departures if look.now_s - item.at_s < self.no_return_s)
 
     def _proceed(self, look: _Look, target: Span, turn: int, at_rest: Decision) -> Decision:
         known, options, now_s, reason = look.known, look.options, look.now_s, at_rest.reason
         wish = known.wish if known.wish and known.wish.target == target else Wish(target, now_s)
-        wait_s = wish.since_s + min(turn, MAX_TURNS) * self.visible_after_s - now_s
+        wait_s = wish.since_s + min(turn, MAX_TURNS) * max(self.confirm_s, known.news_s) - now_s
         if wish.intent is None and wait_s > TICK_S:
             known = replace(known, wish=wish)
             return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=wait_s, memory=known)
         intent = wish.intent or Intent(target, now_s)
         waiting = replace(at_rest, intent=intent, memory=replace(known, wish=replace(wish, intent=intent)))
-        wait_s = intent.announced_at_s + self.visible_after_s - now_s
-        if wait_s > TICK_S:
+        if wish.intent is None and self.visible_after_s > TICK_S:
+            wait_s = min(self.confirm_s, self.visible_after_s)
             return replace(waiting, reason=f"{reason}; announced", check_again_s=wait_s)
         if hindrance := _hindrance(options, target.start):
             return replace(waiting, reason=f"{reason}; waits: {hindrance}")
-        departures = (*known.departures, Departure(options.old, now_s))[-MAX_DEPARTURES:]
+        arrives_s = now_s + look.server.load.reload_s(options.old, target)
+        departures = (*known.departures, Departure(options.old, arrives_s))[-MAX_DEPARTURES:]
         return replace(
             at_rest,
             moved=True,
@@ -193,10 +213,9 @@ class _Want:
 
 def _hindrance(options: Moves, start: int) -> str:
     # in a swarm with a gap no client is served that a move could cut off
-    whole = options.completes(options.old.start)
-    if whole and not options.safe[start]:
+    if not options.safe[start] and options.completes(options.old.start):
         return "nobody else serves what it would leave"
-    if not options.completes(start):
+    if not options.completes_with_all(start):
         return "some blocks would still have nobody"
     if options.worth[start] <= 0:
         return "alone it would gain nothing"

@@ -43,8 +43,8 @@ class ServerLife:
         self.span: Span | None = None
         self._memory: Memory | None = None
         self._record: ServerRecord | None = None
+        self._known: Server | None = None
         self._reload: ReloadAccount | None = None
-        self._visit = 0
 
     def run(self) -> ProcessGenerator:
         """Come and go as the schedule says."""
@@ -63,9 +63,8 @@ class ServerLife:
             yield life
 
     def _live(self) -> ProcessGenerator:
-        self._visit += 1
         self.world.present[self.member.name] = self.member
-        self.world.env.process(self._renew(self._visit))
+        self.world.dht.begin_renewing(self.member.name, self.world.now_s)
         try:
             yield from self._choose_and_load(None)
             wait_s = self._first_check_s()
@@ -99,6 +98,7 @@ class ServerLife:
         self._begin_reload(old)
         self._serve(None)
         self._announce(old, ServerState.OFFLINE)
+        self._log_state(ServerState.OFFLINE)
         yield from self._choose_and_load(old)
 
     def _choose_and_load(self, old: Span | None) -> ProcessGenerator:
@@ -168,8 +168,8 @@ class ServerLife:
         if ending is Ending.LEAVE and self._record is not None:
             self._announce(self._record.span, ServerState.OFFLINE)
         self._log_state(ending)
+        self.world.dht.end_renewing(self.member.name, self.world.now_s)
         self.span, self._memory, self._record = None, None, None
-        self._visit += 1
 
     def _announce(self, span: Span | None, state: ServerState, intent: Intent | None = None) -> None:
         if span is None:
@@ -185,14 +185,6 @@ class ServerLife:
         )
         self.world.announce(self._record)
 
-    def _renew(self, visit: int) -> ProcessGenerator:
-        while True:
-            yield self.world.env.timeout(self.world.settings.update_period_s)
-            if self._visit != visit:
-                return
-            if self._record is not None and self._record.state is not ServerState.OFFLINE:
-                self._announce(self._record.span, self._record.state, self._record.intent)
-
     def _lapse(self) -> ProcessGenerator:
         mean_gap_s = 3600.0 / self.world.settings.lapses_per_hour
         while True:
@@ -200,7 +192,11 @@ class ServerLife:
             self.world.dht.hide(self.member.name, self.world.now_s + self._lapses.uniform(*LAPSE_S))
 
     def _server(self) -> Server:
-        return Server(self.member.name, self.width, self.member.throughput_tps, self.span, self.load)
+        if self._known is None or self._known.span != self.span:
+            self._known = Server(
+                self.member.name, self.width, self.member.throughput_tps, self.span, self.load
+            )
+        return self._known
 
     def _first_check_s(self) -> float:
         mean_s = self.world.settings.check_period_s

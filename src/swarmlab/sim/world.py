@@ -56,7 +56,10 @@ class World:
     n_checks: int = 0
 
     def __post_init__(self) -> None:
-        self.dht = Dht(self.settings.n_blocks, self.settings.view_age_s)
+        sim = self.settings
+        self.dht = Dht(
+            sim.n_blocks, sim.view_age_s, sim.update_period_s, sim.expiration_s, sim.announce_delay_s
+        )
 
     @property
     def now_s(self) -> float:

@@ -1,0 +1,214 @@
+"""Compiled inner loops of the swarmlab policy: what each move is worth, and who would gain more by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from swarmlab.placement.layout import Floats, Ints
+
+    Flags = NDArray[np.bool_]
+
+MAX_EXPONENT = 700.0  # beyond, exp overflows a float
+
+
+@njit(
+    "Tuple((float64[::1], int64[::1], float64[::1], int64[::1]))(float64[::1], int64[::1], float64[::1], int64[::1],"
+    " int64, int64, float64, boolean, int64[::1], int64[::1], float64[::1])",
+    cache=True,
+)
+def others(
+    committed_tps: Floats,
+    committed: Ints,
+    serving_tps: Floats,
+    staying: Ints,
+    start: int,
+    end: int,
+    rate: float,
+    sure: bool,
+    more_starts: Ints,
+    more_ends: Ints,
+    more_rates: Floats,
+) -> tuple[Floats, Ints, Floats, Ints]:
+    """The sums of all without a server on [start, end), who serves if `sure`, and with more who are to come."""
+    committed_tps, committed = committed_tps.copy(), committed.copy()
+    serving_tps, staying = serving_tps.copy(), staying.copy()
+    for block in range(start, end):
+        committed_tps[block] -= rate
+        committed[block] -= 1
+        if sure:
+            serving_tps[block] -= rate
+            staying[block] -= 1
+    for i in range(more_starts.size):
+        for block in range(more_starts[i], more_ends[i]):
+            committed_tps[block] += more_rates[i]
+            committed[block] += 1
+    for block in range(committed.size):
+        # what subtracting leaves of a block that nobody holds is float noise
+        if committed[block] == 0 or committed_tps[block] < 0:
+            committed_tps[block] = 0.0
+        serving_tps[block] = max(serving_tps[block], 0.0)
+    return committed_tps, committed, serving_tps, staying
+
+
+@njit("float64[::1](float64[::1], float64, int64, float64)", cache=True)
+def utilities(values: Floats, rate: float, width: int, beta: float) -> Floats:
+    """The soft minimum for each start at which a server could add `rate` to `width` blocks (see softmin.py)."""
+    count, floor = values.size, values.min()
+    weights = np.exp(-beta * (values - floor))  # how much each block is in need, 1 for the weakest
+    before, after = np.zeros(count + 1), np.zeros(count + 1)
+    for i in range(count):
+        before[i + 1] = before[i] + weights[i]
+        after[count - 1 - i] = after[count - i] + weights[count - 1 - i]
+    eased = np.exp(-beta * rate)
+    reached = np.empty(count - width + 1)
+    for start in range(reached.size):
+        # sums, not differences: the blocks outside may need far less than those inside
+        inside = before[start + width] - before[start]
+        reached[start] = (
+            floor - np.log((before[start] + after[start + width] + eased * inside) / count) / beta
+        )
+    return reached
+
+
+@njit(
+    "Tuple((float64[::1], float64[::1], boolean[::1]))(float64[::1], float64[::1], int64[::1], int64, int64, float64,"
+    " float64, float64, boolean, float64, float64, float64)",
+    cache=True,
+)
+def price_moves(
+    committed_tps: Floats,
+    serving_tps: Floats,
+    staying: Ints,
+    old: int,
+    width: int,
+    rate: float,
+    s_per_block: float,
+    s_per_move: float,
+    keeps_overlap: bool,
+    sharpness: float,
+    horizon_s: float,
+    per_load: float,
+) -> tuple[Floats, Floats, Flags]:
+    """For each start: worth in tokens, blocks loaded, and whether all blocks stay served meanwhile."""
+    n_blocks = committed_tps.size
+    count = n_blocks - width + 1
+    mean = (committed_tps.sum() + rate * width) / n_blocks
+    gain = np.zeros(count)
+    if mean > 0:
+        reached = utilities(committed_tps, rate, width, sharpness / mean)
+        gain = reached - reached[old]
+    bottleneck = np.inf
+    for block in range(n_blocks):
+        bottleneck = min(bottleneck, serving_tps[block] + (rate if old <= block < old + width else 0.0))
+    # the weakest and the least staffed of the first, or the last, d blocks of the old span
+    first_tps, last_tps = np.full(width + 1, np.inf), np.full(width + 1, np.inf)
+    first_n, last_n = np.full(width + 1, 1 << 40), np.full(width + 1, 1 << 40)
+    for d in range(width):
+        first_tps[d + 1] = min(first_tps[d], serving_tps[old + d])
+        last_tps[d + 1] = min(last_tps[d], serving_tps[old + width - 1 - d])
+        first_n[d + 1] = min(first_n[d], staying[old + d])
+        last_n[d + 1] = min(last_n[d], staying[old + width - 1 - d])
+    worth, loaded, safe = np.zeros(count), np.zeros(count), np.ones(count, dtype=np.bool_)
+    for start in range(count):
+        if start == old:
+            continue
+        # going right by d drops the first d blocks, going left the last d; a full reload drops all
+        shift = min(abs(start - old), width)
+        dropped = shift if keeps_overlap else width
+        loaded[start] = dropped
+        lowest = first_tps[dropped] if start > old else last_tps[dropped]
+        fewest = first_n[dropped] if start > old else last_n[dropped]
+        load_s = s_per_move + s_per_block * dropped
+        lost = max(0.0, bottleneck - lowest)
+        worth[start] = gain[start] * horizon_s - lost * load_s - per_load * mean * load_s
+        safe[start] = fewest > 0
+    return worth, loaded, safe
+
+
+@njit("int64(float64[::1], float64[::1], boolean[::1], int64, int64[::1], float64)", cache=True)
+def best_start(worth: Floats, loaded: Floats, safe: Flags, old: int, shunned: Ints, near_equal: float) -> int:
+    """The safe start worth most, of near-equal ones the one that loads least, then the leftmost; -1 if none gains."""
+    allowed = safe.copy()
+    allowed[old] = False
+    for start in shunned:
+        allowed[start] = False
+    most = -np.inf
+    for start in range(worth.size):
+        if allowed[start]:
+            most = max(most, worth[start])
+    if most <= 0:
+        return -1
+    best = -1
+    for start in range(worth.size):
+        if (
+            allowed[start]
+            and worth[start] >= most * (1 - near_equal)
+            and (best < 0 or loaded[start] < loaded[best])
+        ):
+            best = start
+    return best
+
+
+@njit("float64(float64[::1], int64, int64, float64)", cache=True)
+def weakest_with(values: Floats, start: int, width: int, rate: float) -> float:
+    """The smallest value once `rate` is added to `width` blocks."""
+    least = np.inf
+    for block in range(values.size):
+        least = min(least, values[block] + (rate if start <= block < start + width else 0.0))
+    return least
+
+
+@njit("float64(float64[::1], float64[::1], int64, int64, float64, float64)", cache=True)
+def _appeal(sums: Floats, best: Floats, start: int, end: int, rate: float, beta: float) -> float:
+    # Need met at the best window, less the need that would arise in the window left behind.
+    width = end - start
+    if best[width] < 0:
+        for first in range(sums.size - width):
+            best[width] = max(best[width], sums[first + width] - sums[first])
+    strength = min(beta * rate, MAX_EXPONENT)
+    return -np.expm1(-strength) * (best[width] - np.exp(strength) * (sums[end] - sums[start]))
+
+
+@njit(
+    "int64(float64[::1], int64[::1], int64[::1], float64[::1], boolean[::1], int64, int64, int64, float64, float64)",
+    cache=True,
+)
+def rivals(
+    values: Floats,
+    starts: Ints,
+    ends: Ints,
+    rates: Floats,
+    may_move: Flags,
+    place: int,
+    start: int,
+    end: int,
+    rate: float,
+    sharpness: float,
+) -> int:
+    """How many servers that may move have more to gain than one on [start, end); equals at places before `place`.
+
+    `values` counts everybody, the server itself included.
+    """
+    beta = sharpness / max(values.mean(), 1e-300)
+    need = np.exp(-beta * (values - values.min()))
+    sums = np.zeros(need.size + 1)
+    for block in range(need.size):
+        sums[block + 1] = sums[block] + need[block]
+    best = np.full(
+        need.size + 1, -1.0
+    )  # need met at the best window of each width, reckoned when first asked for
+
+    own = _appeal(sums, best, start, end, rate, beta)
+    count = 0
+    for i in range(starts.size):
+        if may_move[i]:
+            appeal = _appeal(sums, best, starts[i], ends[i], rates[i], beta)
+            if appeal > own or (appeal == own and i < place):
+                count += 1
+    return count
