@@ -165,7 +165,8 @@ class Swarmlab:
     def _proceed(self, look: _Look, target: Span, turn: int, at_rest: Decision) -> Decision:
         known, options, now_s, reason = look.known, look.options, look.now_s, at_rest.reason
         wish = known.wish if known.wish and known.wish.target == target else Wish(target, now_s)
-        wait_s = wish.since_s + min(turn, MAX_TURNS) * max(self.confirm_s, known.news_s) - now_s
+        turn_s = min(max(self.confirm_s, known.news_s), self.visible_after_s)
+        wait_s = wish.since_s + min(turn, MAX_TURNS) * turn_s - now_s
         if wish.intent is None and wait_s > TICK_S:
             known = replace(known, wish=wish)
             return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=wait_s, memory=known)
