@@ -56,7 +56,7 @@ GPU = Size(
     "float16",
     "cuda",
     8,
-    {"blocks": 80, "failover": 230, "rebalance": 270},
+    {"blocks": 80, "failover": 230, "rebalance": 260},
     0.1,
 )
 CPU = Size(
