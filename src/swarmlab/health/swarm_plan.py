@@ -225,7 +225,7 @@ def render(plan: Plan) -> str:
         lines.append(f"  block store: {_gib(plan.store_bytes)} of disk")
     lines += [
         "  could hold: alone on that memory, by petals' rule",
-        f"  load: from {blocks.source}, all servers at once",
+        f"  load: from {blocks.source}, all servers at once, supposing",
     ]
     return "\n".join([*lines, *(f"    {line}" for line in _suppositions(plan.rates))])
 
