@@ -40,7 +40,7 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
     """Entry of a ``speed_client`` process.
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``client`` (fields of petals'
-        ClientConfig), ``recovery`` (RecoverySettings by name), ``floor_repeats``, ``tolerance``, ``seed``
+        ClientConfig), ``recovery`` (RecoverySettings by name), ``quant`` of the blocks, ``floor_repeats``, ``tolerance``, ``seed``
     """
     channel = connect(channel_path)
     reporter = Reporter(channel)
@@ -64,7 +64,7 @@ class SpeedClient:
         self._args, self._model, self._channel, self._reporter = args, model, channel, reporter
         self._manager = model.transformer.h.sequence_manager
         self._checkpoint = open_checkpoint(args["model_path"])
-        self._plain = load_plain(self._checkpoint)
+        self._plain = load_plain(self._checkpoint, args.get("quant", "none"))
         self._right: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._failovers: list[dict[str, Any]] = []
 

@@ -181,6 +181,7 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
         return {
             "arm": arm,
             "model_path": str(self.checkpoint.path),
+            "quant": self.swarm.quant,
             "dht_prefix": self.checkpoint.dht_prefix,
             "initial_peers": swarm.initial_peers,
             "prefix_ids": prefix,

@@ -118,6 +118,7 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
         return {
             "arm": arm,
             "model_path": str(self.checkpoint.path),
+            "quant": self.swarm.quant,
             "dht_prefix": self.checkpoint.dht_prefix,
             "initial_peers": initial_peers,
             "client": self.client,
