@@ -5,40 +5,37 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.plots.digest import metadata
 from swarmlab.errors import BadInput
 from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
-from swarmlab.judges.drawing import drawing_judge, figures_of
+from swarmlab.judges.drawing import drawing_judge, figures_of, figures_of_published
 from swarmlab.record.load import DamagedRun, Run, load_run
-from swarmlab.record.published import write_published, write_repeat
+from swarmlab.record.published import Published, read_published, write_published, write_repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 RESULTS = Path("results")
 DOTS_PER_INCH = 150
 
 
-def draw_run(run_dir: Path | str, folder: Path | None = None, name: str | None = None) -> list[Path]:
-    """Draw the figures of a stored and judged run, each as PNG and PDF, and return their paths.
+def draw_run(run_dir: Path | str) -> list[Path]:
+    """Draw the figures of a stored and judged run, each as PNG and PDF, into its ``figures/``; return their paths.
 
-    :param folder: where to; None means the run's own ``figures/``
-    :param name: of the files; None means the experiment's
     :raises BadInput: if the folder holds no run, or one that was not judged or shows nothing
     """
     run = _load(run_dir)
-    target, stem = folder or run.path / "figures", name or run.info["exp"]
-    target.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix, figure in figures_of(run).items():
-        for kind in (".png", ".pdf"):
-            path = target / f"{'_'.join(filter(None, (stem, suffix)))}{kind}"
-            # the same run gives the same file
-            figure.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight", metadata=metadata(figure, kind))
-            paths.append(path)
-    return paths
+    return _save(figures_of(run), run.path / "figures", run.info["exp"])
+
+
+def draw_published(one: Published, folder: Path) -> list[Path]:
+    """Draw the figures of published runs, under their name; return their paths.
+
+    :raises BadInput: as :func:`draw_run`
+    """
+    return _save(figures_of_published(one), folder, one.name)
 
 
 def publish(run_dirs: Sequence[Path | str], results: Path = RESULTS, name: str | None = None) -> Path:
@@ -61,9 +58,9 @@ def rebuild(results: Path = RESULTS, names: Sequence[str] | None = None) -> Iter
     :param names: of those to draw; None means all
     :raises BadInput, DamagedRun: if something published cannot be used
     """
-    for path in sorted(results.glob("tables/*/run.json")):
-        if names is None or path.parent.name in names:
-            yield from draw_run(path.parent, results / "figures", path.parent.name)
+    for one in read_published(results):
+        if names is None or one.name in names:
+            yield from draw_published(one, results / "figures")
     claims = read_claims()
     written = {results / "README.md": results_readme(results, claims)}
     if results.resolve() == ROOT / "results":
@@ -111,10 +108,10 @@ def _wanted(options: argparse.Namespace) -> Iterator[Path]:
         folder = publish([_run_folder(source, results) for source in options.sources], results, options.name)
         yield from rebuild(results, [folder.name])
     else:
+        published = {one.name: one for one in read_published(results)}
         for source in options.sources:
-            published = results / "tables" / source
-            if not (Path(source) / "run.json").is_file() and (published / "run.json").is_file():
-                yield from draw_run(published, results / "figures", source)
+            if not (Path(source) / "run.json").is_file() and source in published:
+                yield from draw_published(published[source], results / "figures")
             else:
                 yield from draw_run(_run_folder(source, results))
 
@@ -130,6 +127,21 @@ def _run_folder(source: str, results: Path) -> Path:
     raise BadInput(
         "figures", source, "a run folder, or an experiment with published results or a complete run"
     )
+
+
+def _save(figures: Mapping[str, Any], folder: Path, stem: str) -> list[Path]:
+    """
+    :param figures: suffix of the name to figure
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix, figure in figures.items():
+        for kind in (".png", ".pdf"):
+            path = folder / f"{'_'.join(filter(None, (stem, suffix)))}{kind}"
+            # the same run gives the same file
+            figure.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight", metadata=metadata(figure, kind))
+            paths.append(path)
+    return paths
 
 
 def _load(path: Path | str) -> Run:

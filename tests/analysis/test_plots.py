@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.plots.failover import failover_figure
+from swarmlab.analysis.plots.repeats import repeats_figure
 from swarmlab.analysis.style import ARM_STYLES, style_of
 from tests.analysis.histories import AT_TOKEN, History, default_run
 
@@ -94,3 +96,30 @@ def test_no_two_arms_look_alike(aspect):
 
 def test_an_arm_without_a_style_is_drawn_under_its_own_name():
     assert style_of("somebody_else").label == "somebody_else"
+
+
+def repeats(*values):
+    scenarios = [{"kill": {"petals": {"s": None}, "swarmlab": {"s": value}}} for value in values]
+    return [({**INFO, "id": f"run{n}", "seed": n}, {"scenarios": one}) for n, one in enumerate(scenarios)]
+
+
+def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
+    figure = repeats_figure(repeats(1.0, 2.0, 3.0), "s", "seconds", "title", log=True)
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["petals", "swarmlab"]
+    assert words(axes) == ["never"]
+    (marker,) = [line for line in axes.get_lines() if line.get_marker() == style_of("swarmlab").marker]
+    assert (xs(marker), marker.get_markerfacecolor()) == ([2.0], style_of("swarmlab").color)
+    (spread,) = axes.collections
+    assert np.asarray(spread.get_paths()[0].vertices)[:, 0].tolist() == [1.0, 3.0]
+    (caption,) = [text.get_text().replace("\n", " ") for text in figure.texts if "n = 3" in text.get_text()]
+    assert "seeds 0, 1, 2" in caption
+    assert "run1, run2" in caption
+
+
+def test_a_single_number_is_hollow_and_has_no_spread():
+    (axes,) = repeats_figure(repeats(1.0, None), "s", "seconds", "title").axes
+    (marker,) = [line for line in axes.get_lines() if line.get_marker() == style_of("swarmlab").marker]
+    assert marker.get_markerfacecolor() == "white"
+    assert not axes.collections
+    assert "never in 1" in words(axes)

@@ -12,6 +12,8 @@ from swarmlab.record.load import DamagedRun, Run
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from swarmlab.record.published import Published
+
 
 def figures_of(run: Run) -> dict[str, Any]:
     """Suffix of the name ("" for the main figure) to figure of matplotlib.
@@ -27,6 +29,16 @@ def figures_of(run: Run) -> dict[str, Any]:
     except DamagedRun as error:
         raise BadInput("run_dir", where, f"an undamaged run; {error}") from error
     return dict(drawn) if isinstance(drawn, Mapping) else {"": drawn}
+
+
+def figures_of_published(one: Published) -> dict[str, Any]:
+    """The figures of the run that is shown and, of an experiment that has one, what its repeats say together.
+
+    :raises BadInput: as :func:`figures_of`
+    """
+    judging = drawing_judge(one.run)
+    repeats = judging.draw_repeats(one.runs) if one.repeats and hasattr(judging, "draw_repeats") else None
+    return {**figures_of(one.run), **({"repeats": repeats} if repeats is not None else {})}
 
 
 def drawing_judge(run: Run) -> ModuleType:

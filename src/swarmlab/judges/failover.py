@@ -12,6 +12,7 @@ from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.plots.outcomes import outcomes_figure
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure
 from swarmlab.analysis.tables import comparison_table, texts_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -87,6 +88,14 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     shown = list(scenarios) if len(scenarios) <= len(PANELS) else default or list(scenarios)[: len(PANELS)]
     timed = failover_figure(evidence, {name: scenarios[name] for name in shown}, run.info)
     return {"": timed, "outcomes": outcomes_figure(scenarios, run.info)}
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """Seconds from the fault to a right token by scenario and arm, over repeats."""
+    return repeats_figure(
+        runs, "fault_to_correct_s", "seconds from the fault to the next right token",
+        "Recovery, run after run", log=True,
+    )  # fmt: skip
 
 
 def planned(expected: dict[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:

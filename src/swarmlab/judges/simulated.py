@@ -10,6 +10,7 @@ from swarmlab.analysis.balance_checks import check_expected, check_plan, check_s
 from swarmlab.analysis.balance_tables import balance_table
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import balance_figure
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
@@ -62,6 +63,14 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
         )
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """Share of the bound by scenario and arm, over seeds."""
+    return repeats_figure(
+        runs, "swarm_tps_over_optimal_mean", "throughput of the weakest block, share of the bound (mean over time)",
+        "The same rules, several populations", names={"optimal": "best found"},
+    )  # fmt: skip
 
 
 def _over_scenarios(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:

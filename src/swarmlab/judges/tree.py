@@ -9,7 +9,7 @@ from swarmlab.analysis.claims_tables import NOT_THERE
 from swarmlab.analysis.plots.digest import figure_digest, stored_digest
 from swarmlab.analysis.published_checks import check_summary
 from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
-from swarmlab.judges.drawing import figures_of
+from swarmlab.judges.drawing import figures_of_published
 from swarmlab.judges.expected import read_expected
 from swarmlab.record.published import read_published
 
@@ -54,7 +54,7 @@ def check_published(one: Published) -> list[Finding]:
 
 def _figures(one: Published, folder: Path, drawn: set[str]) -> Iterator[Finding]:
     """The committed figures show the data that the stored tables give."""
-    for suffix, figure in figures_of(one.run).items():
+    for suffix, figure in figures_of_published(one).items():
         wanted, stem = figure_digest(figure), "_".join(filter(None, (one.name, suffix)))
         drawn.add(stem)
         for kind in (".png", ".pdf"):
