@@ -40,7 +40,8 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
     """Entry of a ``speed_client`` process.
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``client`` (fields of petals'
-        ClientConfig), ``recovery`` (RecoverySettings by name), ``quant`` of the blocks, ``floor_repeats``, ``tolerance``, ``seed``
+        ClientConfig), ``recovery`` (RecoverySettings by name), ``quant`` of the servers' blocks, ``floor_repeats``,
+        ``tolerance``, ``seed``
     """
     channel = connect(channel_path)
     reporter = Reporter(channel)
