@@ -509,8 +509,8 @@ def fake_router(swarm: FakeSwarm, settings: RecoverySettings, manager: Any = Non
 
         async def _read(self) -> SwarmView:
             await asyncio.sleep(DHT_S if swarm.dht_answers else 1000.0)
-            self._view = replace(swarm.view(), seen_at_s=swarm.now_s)
-            return self._view
+            view = self._known.view = replace(swarm.view(), seen_at_s=swarm.now_s)
+            return view
 
     of_client: Any = Manager(swarm) if manager is None else manager
     return FakeRouter(of_client, settings)

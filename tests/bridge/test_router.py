@@ -195,6 +195,24 @@ def test_a_new_session_begins_with_what_another_of_the_client_knows(play):
     play(script)
 
 
+def test_sessions_of_one_client_share_reads_and_views(play):
+    async def script(fixture: Fixture) -> None:
+        manager: Any = fixture.manager
+        fixture.dht.servers, fixture.dht.delay_s = {A: 1e6}, 1.0
+        other = Router(manager, SETTINGS)
+        asked = [fixture.chosen(), other.chain(WHOLE, NEED, 0.0)]
+        await asyncio.gather(*asked)
+        assert fixture.dht.n_reads == 1
+        await asyncio.sleep(SETTINGS.view_age_s + 1)
+        for router in (fixture.router, other):
+            router.keep_fresh()
+        await asyncio.sleep(2)
+        assert fixture.dht.n_reads == 2
+        assert other.view is fixture.router.view
+
+    play(script)
+
+
 def test_another_client_begins_with_nothing(play):
     async def script(fixture: Fixture) -> None:
         fixture.dht.servers = {A: 1e6}

@@ -37,15 +37,18 @@ _READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``,
 
 @dataclass
 class _Known:
-    """What sessions of one client tell each other, so that not each of them begins with a read of the DHT, and not
-    each has to find out for itself who is dead.
+    """What sessions of one client share, so that not each of them reads the DHT for itself, and not each has to find
+    out for itself who is dead.
 
     :param bans: what concerns every session; with the settings of the first one
+    :param reading: of the next view
     """
 
     bans: BanTable
     view: SwarmView | None = None
     rtt_s: dict[str, float] = field(default_factory=dict)
+    reading: asyncio.Task[SwarmView] | None = None
+    pinging: asyncio.Task[None] | None = None
 
 
 _known: WeakKeyDictionary[RemoteSequenceManager, _Known] = WeakKeyDictionary()
@@ -58,9 +61,6 @@ class Router:
         self._manager, self._settings = manager, settings
         self._known = _known.setdefault(manager, _Known(BanTable(settings)))
         self._blame = Blame(settings, self._known.bans)
-        self._view: SwarmView | None = self._known.view
-        self._reading: asyncio.Task[SwarmView] | None = None
-        self._pinging: asyncio.Task[None] | None = None
         self._rtt_s = self._known.rtt_s
         self._compression: int | None = None
 
@@ -74,16 +74,16 @@ class Router:
 
     @property
     def view(self) -> SwarmView | None:
-        """The latest view read; None before the first."""
-        return self._view
+        """The latest view that any session of the client has read; None before the first."""
+        return self._known.view
 
     @property
     def avoided(self) -> frozenset[str]:
         """Peers of the latest view that would not be chosen now."""
-        if self._view is None:
+        if self.view is None:
             return frozenset()
-        known = {record.peer_id for record in self._view.servers}
-        return self._blame.excluded(time.monotonic(), self._view) & known
+        known = {record.peer_id for record in self.view.servers}
+        return self._blame.excluded(time.monotonic(), self.view) & known
 
     def uids(self, span: Span) -> str:
         """How petals names the blocks of ``span`` in a request."""
@@ -135,7 +135,7 @@ class Router:
 
     def dial_patience_s(self, hop: Hop) -> float:
         """How long to wait for a stream to ``hop``: not so long where others could serve its blocks instead."""
-        settings, view = self._settings, self._view
+        settings, view = self._settings, self.view
         if view is None or hop.peer_id in self._blame.suspects():
             return settings.connect_s
         avoided = {hop.peer_id, *self._blame.excluded(time.monotonic(), view)}
@@ -147,7 +147,7 @@ class Router:
 
     def blame(self, attempt: Attempt) -> None:
         """Draw the consequence of a failure for later choices; once, however often it is told."""
-        self._blame.failed(attempt, time.monotonic(), self._view)
+        self._blame.failed(attempt, time.monotonic(), self.view)
 
     def praise(self, peer_id: str, asked_at_s: float) -> None:
         """``peer_id`` has done what it was asked for then (monotonic): an end to its series of failures."""
@@ -189,7 +189,7 @@ class Router:
         One hung node makes a read of the DHT take seconds. Unless the newest view is wanted (``max_age_s`` 0), an
         old one is good enough meanwhile: the read goes on, and whoever finds no route with the old one waits for it.
         """
-        view = self._view
+        view = self.view
         if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
             return view
         patient = view is None or max_age_s <= 0
@@ -201,29 +201,26 @@ class Router:
             async with asyncio.timeout(patience_s):
                 return await asyncio.shield(reading)
         except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
-            return self._view if self._view is not None else SwarmView(self.n_blocks, ())
+            return self.view if self.view is not None else SwarmView(self.n_blocks, ())
 
     def keep_fresh(self) -> None:
         """Read a view that is old again, without waiting for that; sooner while it shows servers that are avoided, to
         learn of their return before they are needed.
         """
-        view, now_s = self._view, time.monotonic()
+        settings, view = self._settings, self.view
         if view is None:
             return
-        avoided = self._blame.excluded(now_s, view) & {record.peer_id for record in view.servers}
-        limit_s = (
-            min(self._settings.view_age_s, self._settings.ban_s) if avoided else self._settings.view_age_s
-        )
-        if now_s - view.seen_at_s > limit_s:
+        limit_s = min(settings.view_age_s, settings.ban_s) if self.avoided else settings.view_age_s
+        if time.monotonic() - view.seen_at_s > limit_s:
             self._start_reading()
 
     def _start_reading(self) -> asyncio.Task[SwarmView]:
-        if self._reading is None or self._reading.done():
+        if self._known.reading is None or self._known.reading.done():
             # bounded, or one read that is never answered would keep everybody from starting another
             longest_s = _READ_PATIENCE * self._settings.read_view_s
-            self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
-            self._reading.add_done_callback(_heard)
-        return self._reading
+            self._known.reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
+            self._known.reading.add_done_callback(_heard)
+        return self._known.reading
 
     async def _read(self) -> SwarmView:
         manager = self._manager
@@ -241,12 +238,12 @@ class Router:
             or (allowed is not None and peer not in allowed)
             or (blocked is not None and peer in blocked)
         )
-        self._view = self._known.view = view
+        self._known.view = view
         # also those that did not answer the last ping: they may be back
         peer_ids = [record.peer_id for record in view.serving()]
         unknown = [peer_id for peer_id in peer_ids if math.isinf(self._rtt_s.get(peer_id, math.inf))]
-        if unknown and (self._pinging is None or self._pinging.done()):
-            self._pinging = asyncio.create_task(self._ping(unknown))
+        if unknown and (self._known.pinging is None or self._known.pinging.done()):
+            self._known.pinging = asyncio.create_task(self._ping(unknown))
         return view
 
     async def _ping(self, peer_ids: list[str]) -> None:
