@@ -15,8 +15,9 @@ import pytest
 
 from swarmlab.faults import process
 from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
-from swarmlab.faults.process import ProcessFault, group_states
+from swarmlab.faults.process import ProcessFault
 from swarmlab.faults.schedule import Fault
+from swarmlab.health.processes import group_states
 from swarmlab.types import Span
 
 # a leader with two helpers; SIGTERM ends it in order, helpers with it
@@ -88,6 +89,9 @@ class FakeSwarm:
     def answers(self, name, timeout_s):
         states = group_states(self.leader.pid)
         return bool(states) and psutil.STATUS_STOPPED not in states.values()
+
+    def group_states(self, name, pgid):
+        return group_states(pgid)
 
     def wait_ready(self, names, deadline_s):
         assert self.answers(names[0], 0)

@@ -10,7 +10,6 @@ import pytest
 
 from swarmlab.channel import ChannelClosed
 from swarmlab.errors import BadInput, SwarmFailed
-from swarmlab.faults import process
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import recovery_speed
@@ -99,8 +98,7 @@ class PlayedSwarm:
 
     def wait_ready(self, names, _deadline_s): ...
 
-    def group_states(self, pgid):
-        name = list(self.servers)[pgid]
+    def group_states(self, name, pgid):
         return {pgid: "sleeping"} if self.state[name] == "running" else {}
 
 
@@ -116,7 +114,6 @@ def run(tmp_path, monkeypatch):
         def deploy(spec, _run_dir, *, on_state):
             on_state("a1", "online", "")
             swarms.append(PlayedSwarm(spec, **client))
-            monkeypatch.setattr(process, "group_states", swarms[-1].group_states)
             yield swarms[-1]
 
         monkeypatch.setattr(recovery_speed, "deploy", deploy)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from swarmlab.channel import ChannelClosed
 from swarmlab.errors import BadInput, SwarmFailed
-from swarmlab.faults import process
 from swarmlab.faults.nemesis import NemesisSettings
 from swarmlab.scenarios.registry import build
 from swarmlab.scenarios.soak_client import SoakClient
@@ -70,19 +70,12 @@ class PlayedSwarm:
             if self.state[name] != "running":
                 raise SwarmFailed(f"{name} does not come back")
 
-    def group_states(self, pgid):
-        name = list(SPANS)[pgid - 1]
+    def group_states(self, name, pgid):
         return {"running": {pgid: "sleeping"}, "stopped": {pgid: "stopped"}, "dead": {}}[self.state[name]]
 
 
-@pytest.fixture
-def played(monkeypatch):
-    def played(**options):
-        swarm = PlayedSwarm(**options)
-        monkeypatch.setattr(process, "group_states", swarm.group_states)
-        return swarm
-
-    return played
+def played(**options) -> Any:
+    return PlayedSwarm(**options)
 
 
 def run_until(nemesis, enough):
@@ -96,7 +89,7 @@ def run_until(nemesis, enough):
         pytest.fail("the nemesis did too little")
 
 
-def test_faults_are_confirmed_and_undone_and_never_make_a_hole(played):
+def test_faults_are_confirmed_and_undone_and_never_make_a_hole():
     swarm, rows = played(), []
     nemesis = Nemesis(swarm, FAST, 0, rows.append)
     run_until(nemesis, lambda: nemesis.failures >= 30)
@@ -112,7 +105,7 @@ def test_faults_are_confirmed_and_undone_and_never_make_a_hole(played):
     assert len({row["target"] for row in rows}) == len(SPANS)
 
 
-def test_asked_for_outages_it_makes_holes(played):
+def test_asked_for_outages_it_makes_holes():
     swarm = played()
     wild = NemesisSettings(**{**vars(FAST), "away_s": (0.2, 0.4), "allow_outage": True})
     nemesis = Nemesis(swarm, wild, 0, lambda _: None)
@@ -121,7 +114,7 @@ def test_asked_for_outages_it_makes_holes(played):
     assert set(swarm.state.values()) == {"running"}
 
 
-def test_a_server_that_does_not_come_back_ends_the_soak(played):
+def test_a_server_that_does_not_come_back_ends_the_soak():
     swarm = played(returns=False)
     nemesis = Nemesis(swarm, FAST, 0, lambda _: None)
     run_until(nemesis, lambda: nemesis.broken)

@@ -11,8 +11,9 @@ import pytest
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.faults.lifecycle import Lifecycle
-from swarmlab.faults.process import ProcessFault, group_states
+from swarmlab.faults.process import ProcessFault
 from swarmlab.faults.schedule import Fault
+from swarmlab.health.processes import group_states
 from swarmlab.swarm.deploy import deploy
 from swarmlab.swarm.ready import wait_for
 from swarmlab.swarm.spec import ServerSpec

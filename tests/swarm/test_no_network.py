@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from swarmlab.faults.process import group_states
+from swarmlab.health.processes import group_states
 from swarmlab.swarm.deploy import deploy
 
 KINDS = Path(__file__).resolve().parents[1] / "bridge" / "extra_kinds"

@@ -10,7 +10,6 @@ import psutil
 
 from swarmlab.faults.lifecycle import FaultFailed
 from swarmlab.faults.schedule import Fault
-from swarmlab.health.processes import group_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +32,7 @@ class Control(Protocol):
     def restart(self, name: str) -> None: ...
     def hold(self, name: str, span: Span) -> Span: ...
     def answers(self, name: str, timeout_s: float) -> bool: ...
+    def group_states(self, name: str, pgid: int) -> dict[int, str]: ...
     def wait_ready(self, names: list[str], deadline_s: float) -> Any: ...
 
 
@@ -44,7 +44,6 @@ class ProcessFault:
     :param ready_s: how long a healed server may take to serve again
     :param seconds: how long a pause lasts
     :param to: the blocks a moved server comes back with
-    :param states_of: ``group_states`` of the machine that the server runs on; None means this one
     """
 
     def __init__(
@@ -57,20 +56,18 @@ class ProcessFault:
         ready_s: float = READY_S,
         seconds: float | None = None,
         to: Span | None = None,
-        states_of: Callable[[int], dict[int, str]] | None = None,
     ) -> None:
         self.fault, self.name, self.ready_s = fault, name, ready_s
         self._seconds, self._to = seconds, to
         self._home: Span | None = None
         self._timer: threading.Timer | None = None
         self._control, self._pgid_of = control, pgid_of
-        self._states_of = states_of or group_states
         self._pgid = 0
         self._broken = False
 
     def setup(self) -> str:
         self._pgid = self._pgid_of()
-        states = self._states_of(self._pgid)
+        states = self._states()
         if self.fault is Fault.RESTART:
             _require(not states, f"{self.name} still runs: {states}")
             return "nothing of the server runs"
@@ -98,17 +95,17 @@ class ProcessFault:
         }[self.fault]
         _require(signal(self.name), f"{self.name} was gone")
         if self._to is not None:
-            _until(lambda: not self._states_of(self._pgid), "all processes are gone")
+            _until(lambda: not self._states(), "all processes are gone")
             self._home = self._control.hold(self.name, self._to)
             self._control.restart(self.name)
         return f"process group {self._pgid}"
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
-            waited_s = _until(lambda: not self._states_of(self._pgid), "all processes are gone")
+            waited_s = _until(lambda: not self._states(), "all processes are gone")
             return f"all processes gone after {waited_s:.3f} s"
         if self.fault in (Fault.STOP, Fault.PAUSE):
-            waited_s = _until(lambda: _all_stopped(self._states_of(self._pgid)), "all processes are stopped")
+            waited_s = _until(lambda: _all_stopped(self._states()), "all processes are stopped")
             if self._seconds is not None:  # from now on: a pause that was not seen by anybody would be none
                 self._timer = threading.Timer(self._seconds, self._control.cont, [self.name])
                 self._timer.daemon = True
@@ -137,6 +134,10 @@ class ProcessFault:
     def cleanup(self) -> str:
         """A server that is still broken is healed, so that what comes next finds the swarm whole."""
         return self.heal()
+
+    def _states(self) -> dict[int, str]:
+        """Of the server's processes, on whichever machine it runs."""
+        return self._control.group_states(self.name, self._pgid)
 
     def _serving_again(self) -> str:
         started = time.monotonic()

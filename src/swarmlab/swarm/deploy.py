@@ -114,6 +114,10 @@ class Swarm:
             span = record.span
         return self._node().serves(server.peer_id, self.spec.dht_prefix, span.start, timeout_s)
 
+    def group_states(self, name: str, pgid: int) -> dict[int, str]:
+        """States of the processes of a group on a server's machine."""
+        return self.servers[name].host.group_states(pgid)
+
     def wait_ready(self, names: Iterable[str] | None = None, deadline_s: float | None = None) -> SwarmView:
         """Wait until servers are announced ONLINE with the blocks they should hold, and themselves answer.
 

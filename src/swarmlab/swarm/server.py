@@ -64,10 +64,6 @@ class ServerHandle:
     def alive(self) -> bool:
         return self.child is not None and not self.child.gone.is_set()
 
-    def group_states(self, pgid: int) -> dict[int, str]:
-        """States of the processes of a group on its machine."""
-        return self.host.group_states(pgid)
-
     def report(self) -> str:
         """How it stands, with the end of its log, for an error message."""
         status = self.child.status if self.child else None

@@ -81,3 +81,22 @@ def generate(args: dict[str, Any], channel_path: str) -> None:
     with torch.inference_mode():
         tokens = model.generate(torch.tensor([[1, 2, 3, 4]]), max_new_tokens=3, do_sample=False)
     channel.send({"tokens": tokens.tolist()})
+
+
+def tell(args: dict[str, Any], _channel_path: str) -> int:
+    """Write lines of events and a word into the log, then end as told."""
+    path = Path(args["path"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join(f'{{"kind": "logs", "mono_s": 1.0, "line": "{line}"}}\n' for line in args["lines"])
+    )
+    print("the teller says so", f"leader={os.getsid(0)}", flush=True)
+    if name := args.get("variable"):
+        print(f"{name}={os.environ.get(name)}")
+    return args["status"]
+
+
+def sleep(_args: dict[str, Any], _channel_path: str) -> None:
+    """Wait for a signal."""
+    while True:
+        time.sleep(0.02)
