@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from swarmlab.bridge.announcer import Statement
 from swarmlab.bridge.block_loader import BlockLoader, LoadedBlock
 from swarmlab.bridge.events import EventLog
@@ -169,12 +171,7 @@ class Mover:
 
     def _load(self, block: int) -> None:
         self._tools.gates.pass_through(f"loading:{block}")
-        started = time.monotonic()
-        with self._account.timed("load"):
-            loaded = load_within(self._tools.loader, block, self._tools.load_deadline_s, self._tools.stopping)
-        self._tools.meter.add(time.monotonic() - started)
-        self._account.loaded(block, loaded)
-        self._tools.shelf.add({block: loaded.module})
+        self._tools.shelf.add({block: load_counted(self._tools, self._account, block)})
 
     def _check(self, leaving: tuple[int, ...]) -> None:
         tools = self._tools
@@ -200,6 +197,19 @@ class Mover:
         with self._account.timed("drop"):
             self._tools.shelf.remove(blocks)
         self._tools.gates.pass_through("dropped")
+
+
+def load_counted(tools: Tools, account: ReloadAccount, block: int) -> torch.nn.Module:
+    """The module of a block; what loading it took goes into the account and into the next decision's costs.
+
+    :raises Exception: see :func:`load_within`
+    """
+    started = time.monotonic()
+    with account.timed("load"):
+        loaded = load_within(tools.loader, block, tools.load_deadline_s, tools.stopping)
+    tools.meter.add(time.monotonic() - started)
+    account.loaded(block, loaded)
+    return loaded.module
 
 
 def load_within(loader: BlockLoader, block: int, deadline_s: float, stopping: threading.Event) -> LoadedBlock:

@@ -27,7 +27,7 @@ from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.front import BlockHandler
 from swarmlab.bridge.gates import Gates
 from swarmlab.bridge.memory_probe import plan_memory
-from swarmlab.bridge.mover import Mover, Result, Tools, load_within
+from swarmlab.bridge.mover import Mover, Result, Tools, load_counted
 from swarmlab.bridge.outlook import Outlook
 from swarmlab.bridge.p2p_leftovers import remove_leftovers
 from swarmlab.bridge.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
@@ -109,16 +109,9 @@ class Server(petals_server.Server):
         # before the announcer's thread: a handler forked while that holds a lock would wait for it for ever
         self._shelf.start()
         self._announcer.start()
-        modules: dict[int, Any] = {}
-        for block in span:
-            started = time.monotonic()
-            with account.timed("load"):
-                loaded = load_within(self._loader, block, self._options.load_deadline_s, self.stop)
-            self._meter.add(time.monotonic() - started)
-            account.loaded(block, loaded)
-            modules[block] = loaded.module
+        tools = self._tools()
         # all at once: whoever asks for one of them takes the answer for all
-        self._shelf.add(modules)
+        self._shelf.add({block: load_counted(tools, account, block) for block in span})
         if self.should_validate_reachability:
             petals_server.validate_reachability(self.dht.peer_id)
         self._span = span
