@@ -42,7 +42,7 @@ def test_a_timeline_starts_with_the_first_scenario():
     happened, zero_s = sim_vs_real.timeline(story.rows, "swarmlab")
     assert zero_s == 90.0
     assert happened.end_s == 90.0
-    assert happened.lost == ("narrow", 5.0, 12.0)
+    assert happened.lost == ("narrow", 5.0)
     assert dict(happened.killed) == {"narrow": 35.0, "a2": 35.0}
     assert dict(happened.joined) == {"wide": 65.0}
 
@@ -61,6 +61,13 @@ def test_seconds_of_loading_are_measured_and_petals_own_wait_is_not_counted_twic
     assert seconds.s_per_block == pytest.approx(0.5)
     assert seconds.s_per_full_move == pytest.approx(6.5 - 5.0 - 0.4)
     assert seconds.s_per_kept_move == pytest.approx(max(0.0, 2.5 - 5.0))
+    assert seconds.back_s == pytest.approx(12.0 - 8.0)
+
+
+def test_the_time_until_a_choice_is_seen_is_measured():
+    story = both_arms()
+    story.add("decisions", 44.0, "petals", "gap", server="b1", phase="choose", moved=True, chosen="14:24")
+    assert sim_vs_real.load_seconds(story.rows, 0.4).announce_s == pytest.approx(50.0 - 44.0 - 0.5)
 
 
 def test_a_real_value_within_the_simulations_agrees():

@@ -7,13 +7,14 @@ import pytest
 from swarmlab.placement.join_only import JoinOnly
 from swarmlab.placement.petals import Petals
 from swarmlab.placement.swarmlab import Swarmlab
-from swarmlab.sim.scripted import Script, play
+from swarmlab.sim.scripted import Loss, Script, play
 from swarmlab.sim.world import Arm
 from swarmlab.types import Span
 from tests.sim.swarms import TINY, Told, member
 
 # R1 of the notes: with D's records missing, A (or B) would move to 2
 MEMBERS = (member("A", 2, 100.0, 0.0), member("D", 2, 200.0, 1.0), member("B", 2, 100.0, 2.0))
+LOSS = Loss("D", 100.0, 30.0, 0.5)
 WORLD = replace(TINY, n_blocks=4, duration_s=300.0, check_period_s=10.0, s_per_block=1.0, sample_every_s=10.0)
 
 
@@ -28,23 +29,41 @@ def played(policy, script, *, keeps=False, members=MEMBERS, seed=0, **changes):
 
 
 def test_a_decision_on_lost_records_is_held_until_they_are_back_and_ends_where_it_began():
-    moves = reloads(played(Petals(), Script(lost=("D", 100.0, 130.0), settles_s=90.0)))
+    moves = reloads(played(Petals(), Script(LOSS, settles_s=90.0)))
     assert moves
     assert all(move["no_op"] for move in moves)
     assert all(move["redundant"] == 2 for move in moves)
 
 
-def test_without_the_hold_the_gap_that_is_none_is_filled():
-    hidden = Script(lost=("D", 100.0, 130.0), settles_s=90.0)
-    held = replace(hidden, lost=None)
-    assert reloads(played(Petals(), held)) == []
+def test_without_a_loss_nobody_moves():
+    assert reloads(played(Petals(), Script(settles_s=90.0))) == []
 
 
 def test_fixed_servers_and_all_before_the_swarm_has_settled_stay():
     everybody = frozenset(one.name for one in MEMBERS)
-    lost = ("D", 100.0, 130.0)
-    assert reloads(played(Petals(), Script(lost=lost, fixed=everybody))) == []
-    assert reloads(played(Petals(), Script(lost=lost, settles_s=1000.0))) == []
+    assert reloads(played(Petals(), Script(LOSS, fixed=everybody))) == []
+    assert reloads(played(Petals(), Script(LOSS, settles_s=1000.0))) == []
+
+
+def test_records_are_back_soon_after_a_decision_and_else_after_the_longest_time():
+    events = played(Petals(), Script(LOSS, settles_s=90.0), sample_every_s=1.0)
+    decided = next(
+        event.t_s for event in events if event.kind == "decisions" and event.fields["phase"] == "check"
+    )
+    unseen = [
+        event.t_s for event in events if event.kind == "balance" and event.fields["announced_swarm_tps"] == 0
+    ]
+    assert 100.0 <= decided < 130.0
+    late = [t for t in unseen if decided < t < 130.0]
+    assert max(late, default=decided) <= decided + 0.5 + 2.0
+    nobody = played(JoinOnly(), Script(LOSS), sample_every_s=1.0)
+    unseen = [
+        event.t_s
+        for event in nobody
+        if event.kind == "balance" and event.t_s > 90.0 and event.fields["announced_swarm_tps"] == 0
+    ]
+    assert min(unseen) == pytest.approx(100.0, abs=1.0)
+    assert max(unseen) == pytest.approx(130.0, abs=1.0)
 
 
 def test_ours_loads_what_is_new_while_it_serves_on():
@@ -58,9 +77,9 @@ def test_ours_loads_what_is_new_while_it_serves_on():
 
 
 def test_the_same_seed_plays_the_same():
-    script = Script(lost=("D", 100.0, 130.0), settles_s=90.0)
+    script = Script(LOSS, settles_s=90.0)
     assert played(Swarmlab(), script, keeps=True) == played(Swarmlab(), script, keeps=True)
 
 
 def test_a_swarm_that_never_moves_stays_where_it_joined():
-    assert reloads(played(JoinOnly(), Script(lost=("D", 100.0, 130.0)))) == []
+    assert reloads(played(JoinOnly(), Script(LOSS))) == []

@@ -14,6 +14,7 @@ from swarmlab.analysis.rebalance import TIMELINE, History, Part, Row, lost_block
 REAL, SIMULATED = "real", "simulated"
 METRICS = ("moves", "noop_reloads", "blocks_loaded", "out_of_service_s", "swarm_tps_mean")
 FULL_RELOAD_ARMS = ("petals", "recheck", "appendix_d")
+LOOK_S = 1.0  # between two looks at the swarm
 OWN_CHOICE_ARMS = ("petals", "recheck")  # that wait and choose again before they load
 
 
@@ -22,13 +23,13 @@ class Timeline:
     """What happened to one arm's real swarm, in seconds since its first scenario began.
 
     :param end_s: of the last scenario
-    :param lost: server whose records were lost, since when nobody saw them, and when they were back
+    :param lost: server whose records were lost, and since when nobody saw them
     :param killed: server to the time of its death
     :param joined: server to the time at which it was announced
     """
 
     end_s: float
-    lost: tuple[str, float, float] | None
+    lost: tuple[str, float] | None
     killed: Mapping[str, float]
     joined: Mapping[str, float]
 
@@ -40,11 +41,15 @@ class LoadSeconds:
     :param s_per_block: median over all blocks that were loaded after the start
     :param s_per_full_move: what a reload of petals takes beside its blocks and its own waits
     :param s_per_kept_move: what a move of ours takes beside its blocks
+    :param announce_s: until a record is seen by others, from the choice of blocks on
+    :param back_s: from a decision to move until lost records are back
     """
 
     s_per_block: float
     s_per_full_move: float
     s_per_kept_move: float
+    announce_s: float
+    back_s: float
 
 
 def timeline(history: History, arm: str) -> tuple[Timeline, float]:
@@ -62,9 +67,9 @@ def timeline(history: History, arm: str) -> tuple[Timeline, float]:
     at = {(row["fault"], row["target"], row["stage"]): row["t"] - zero_s for row in faults}
     lost = next(
         (
-            (target, since_s, at[fault, target, "heal"])
+            (target, since_s)
             for (fault, target, stage), since_s in at.items()
-            if fault == "records_lost" and stage == "confirm" and (fault, target, "heal") in at
+            if fault == "records_lost" and stage == "confirm"
         ),
         None,
     )
@@ -102,7 +107,47 @@ def load_seconds(history: History, choice_delay_s: float) -> LoadSeconds:
         if row["arm"] in FULL_RELOAD_ARMS
     ]
     kept = [row["total_s"] - _load_s(row) for row in moves if row.get("total_s") is not None]
-    return LoadSeconds(_median(blocks), max(0.0, _median(full)), max(0.0, _median(kept)))
+    return LoadSeconds(
+        s_per_block=_median(blocks),
+        s_per_full_move=max(0.0, _median(full)),
+        s_per_kept_move=max(0.0, _median(kept)),
+        announce_s=max(0.0, _median(_announced_after_s(history))),
+        back_s=_median(_back_after_s(history)),
+    )
+
+
+def _announced_after_s(history: History) -> list[float]:
+    """From each choice of blocks until the DHT was seen to show it, less half an interval between two looks."""
+    seen = [row for row in history["servers"] if row.get("source") == "dht" and row["start"] is not None]
+    chosen = [
+        row for row in history["decisions"] if row["scenario"] in TIMELINE and row.get("phase") == "choose"
+    ]
+    waits = []
+    for row in chosen:
+        after = [
+            one["t"] - row["t"]
+            for one in seen
+            if (one["arm"], one["server"]) == (row["arm"], row["server"])
+            and f"{one['start']}:{one['end']}" == row["chosen"]
+            and one["t"] >= row["t"]
+        ]
+        waits += [min(after) - LOOK_S / 2] if after else []
+    return waits
+
+
+def _back_after_s(history: History) -> list[float]:
+    """From the first decision to move while records were lost until they were back, of each arm."""
+    waits = []
+    for (scenario, _), part in parts(history).items():
+        if scenario != TIMELINE[0]:
+            continue
+        away = {row["stage"]: row["t"] for row in part.rows["faults"] if row["ok"] is True}
+        first = min(
+            (row["t"] for row in part.decided if row["t"] >= away.get("inject", np.inf)), default=None
+        )
+        if first is not None and first <= away.get("heal", -np.inf):
+            waits.append(away["heal"] - max(first, away["confirm"]))
+    return waits
 
 
 def real_rows(part: Part) -> tuple[list[Row], list[Row]]:

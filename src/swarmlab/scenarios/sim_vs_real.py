@@ -27,7 +27,7 @@ from swarmlab.scenarios import rebalance_plan as plan
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.rebalance import Rebalance
 from swarmlab.sim.population import Ending, Member, Visit
-from swarmlab.sim.scripted import Script, play
+from swarmlab.sim.scripted import Loss, Script, play
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.world import Arm
 from swarmlab.swarm.rebalancing import RebalanceSettings
@@ -116,12 +116,14 @@ class SimVsReal:
             mean_choice_delay_s=scaled(self.settings.choice_delay_s),
             update_period_s=scaled(self.settings.update_period_s),
             expiration_s=scaled(self.settings.expiration_s),
+            announce_delay_s=seconds.announce_s,
             s_per_block=seconds.s_per_block,
             s_per_move=seconds.s_per_kept_move if ours else seconds.s_per_full_move,
         )
         lost = happened.lost
+        most_s = scaled(self.settings.lost_s)
         script = Script(
-            lost=None if lost is None else (lost[0], BEFORE_S + lost[1], BEFORE_S + lost[2]),
+            loss=None if lost is None else Loss(lost[0], BEFORE_S + lost[1], most_s, seconds.back_s),
             fixed=frozenset(place.name for place in plan.SWARM if not place.free),
             settles_s=BEFORE_S,
         )

@@ -22,25 +22,67 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """A server whose records nobody sees for a while; decisions to move are held back meanwhile.
+
+    :param from_s: since when
+    :param most_s: how long at most
+    :param back_s: after the first decision to move, they are back so much later
+    """
+
+    server: str
+    from_s: float
+    most_s: float
+    back_s: float
+
+
+@dataclass(frozen=True)
 class Script:
     """Times in simulated seconds.
 
-    :param lost: server whose records nobody sees, from when to when; decisions to move are held back meanwhile
     :param fixed: servers that never look at the balance of the swarm
     :param settles_s: the swarm is left alone until then: nobody looks at it
     """
 
-    lost: tuple[str, float, float] | None = None
+    loss: Loss | None = None
     fixed: frozenset[str] = frozenset()
     settles_s: float = 0.0
+
+
+class Absence:
+    """The loss of a script while it goes on. ``run`` is its SimPy process."""
+
+    def __init__(self, world: World, loss: Loss) -> None:
+        self._world, self._loss = world, loss
+        self.lasts = False
+        self.back, self._decided = world.env.event(), world.env.event()
+
+    def run(self) -> ProcessGenerator:
+        env, loss = self._world.env, self._loss
+        yield env.timeout(loss.from_s)
+        self.lasts = True
+        self._world.dht.hide(loss.server, float("inf"))
+        yield self._decided | env.timeout(loss.most_s)
+        if self._decided.triggered:
+            yield env.timeout(loss.back_s)
+        self.lasts = False
+        self._world.dht.hide(loss.server, self._world.now_s)
+        self.back.succeed()
+
+    def decided(self) -> None:
+        """Some server wants to move."""
+        if not self._decided.triggered:
+            self._decided.succeed()
 
 
 class ScriptedLife(ServerLife):
     """A server of the script; one of ours loads what is new while it serves on, as real ones do with enough memory."""
 
-    def __init__(self, world: World, member: Member, index: int, script: Script) -> None:
+    def __init__(
+        self, world: World, member: Member, index: int, script: Script, absence: Absence | None
+    ) -> None:
         super().__init__(world, member, index)
-        self._script = script
+        self._script, self._absence = script, absence
 
     def _check(self) -> Decision:
         now_s = self.world.now_s
@@ -52,9 +94,9 @@ class ScriptedLife(ServerLife):
         return super()._check()
 
     def _carry_out(self, decision: Decision) -> ProcessGenerator:
-        lost = self._script.lost
-        if lost is not None and lost[1] <= self.world.now_s < lost[2]:
-            yield self.world.env.timeout(lost[2] - self.world.now_s)
+        if self._absence is not None and self._absence.lasts:
+            self._absence.decided()
+            yield self._absence.back
         yield from super()._carry_out(decision)
 
     def _change(self, old: Span | None, new: Span) -> ProcessGenerator:
@@ -78,15 +120,11 @@ def play(
 ) -> list[Event]:
     """What happens in the swarm: one event after another, the same each time for the same arguments."""
     world = World(arm, settings, seed)
+    absence = None if script.loss is None else Absence(world, script.loss)
     for index, member in enumerate(members):
-        world.env.process(ScriptedLife(world, member, index, script).run())
+        world.env.process(ScriptedLife(world, member, index, script, absence).run())
     world.env.process(world.sample())
-    if script.lost is not None:
-        world.env.process(_hide(world, *script.lost))
+    if absence is not None:
+        world.env.process(absence.run())
     world.env.run(until=settings.duration_s)
     return world.history
-
-
-def _hide(world: World, server: str, from_s: float, until_s: float) -> ProcessGenerator:
-    yield world.env.timeout(from_s)
-    world.dht.hide(server, until_s)

@@ -57,7 +57,7 @@ class RebalanceSettings:
     gap_s: float = 45.0
     wide_s: float = 32.0
     run_dir: str | None = None
-    simulations: int = 20
+    simulations: int = 40
 
     def scaled(self, seconds: float) -> float:
         """Seconds of the public swarm as seconds here."""
