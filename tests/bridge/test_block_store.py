@@ -111,8 +111,15 @@ def test_no_byte_can_be_changed_or_lost():
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"1234", b"\x80\x04\x95.", b"\xff" * 100, (4).to_bytes(8, "little") + b"[{}]"],
-    ids=["empty", "short", "a pickle", "a huge header", "a list for a header"],
+    [
+        b"",
+        b"1234",
+        b"\x80\x04\x95.",
+        b"\xff" * 100,
+        (4).to_bytes(8, "little") + b"[{}]",
+        (10**6).to_bytes(8, "little") + b"[" * 10**6,
+    ],
+    ids=["empty", "short", "a pickle", "a huge header", "a list for a header", "a deep header"],
 )
 def test_something_else_is_removed(tmp_path, content):
     store = BlockStore(tmp_path)
@@ -193,6 +200,17 @@ def write_with_limit(folder: Path, _seed: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
     with pytest.raises(StoreFull, match="too large"):
         BlockStore(folder).put(key(), {"big": torch.zeros(100_000)}, FACTS)
+
+
+def test_files_of_somebody_else_that_cannot_be_removed_are_no_room(tmp_path, monkeypatch):
+    def forbidden(*_args, **_kwargs):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    store = BlockStore(tmp_path)
+    n_bytes = store.put(key(1), TENSORS, FACTS)
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    with pytest.raises(StoreFull, match="not permitted"):
+        BlockStore(tmp_path, max_bytes=n_bytes).put(key(0), TENSORS, FACTS)
 
 
 def test_a_folder_that_cannot_be_is_said(tmp_path):

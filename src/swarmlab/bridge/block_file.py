@@ -73,7 +73,7 @@ def split(raw: bytes) -> tuple[dict[str, Any], memoryview]:
         raise Untrusted("cut off")
     try:
         header = json.loads(raw[LENGTH_BYTES:end])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Untrusted("no safetensors header") from None
     if not isinstance(header, dict):
         raise Untrusted("no safetensors header")

@@ -104,19 +104,20 @@ class BlockStore:
         :raises StoreFull: if it does not fit, or the disk does not take it
         """
         raw = block_file.to_bytes(tensors, key.full_identity, facts)
-        self._make_room(len(raw))
         draft = self.folder / f"{uuid.uuid4().hex}{DRAFT_ENDING}"
         try:
+            self._make_room(len(raw))
             _write_durably(draft, raw)
             draft.rename(self.folder / key.file_name)
             _sync_folder(self.folder)
+            self._make_room(0)  # another process may have stored one, too
         except OSError as error:
             raise StoreFull(
                 f"block store {self.folder} does not take {key.label}: {error.strerror}"
             ) from error
         finally:
-            draft.unlink(missing_ok=True)
-        self._make_room(0)  # another process may have stored one, too
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
         return len(raw)
 
     def reject(self, key: BlockKey, reason: str) -> None:
