@@ -195,7 +195,7 @@ def test_the_default_is_all_scenarios_and_all_arms(tmp_path):
     experiment = build(settings)
     assert experiment.parts == list(plan.SCENARIOS)
     assert experiment.n_units == 3 * 5 + 2
-    assert "1 s stands for 12 s" in experiment.describe()
+    assert "1 s stands for 15 s" in experiment.describe()
     under_load, _ = load(["+exp=rebalance_under_load", f"models_dir={tmp_path}"])
     assert build(under_load).parts == list(plan.SCENARIOS[:3])
     assert under_load.rebalance.clients == 3

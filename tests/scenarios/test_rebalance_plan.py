@@ -91,8 +91,8 @@ def words(spec):
 def test_every_arm_has_the_same_clock_and_the_same_disk(arm):
     for number, place in enumerate(plan.SWARM):
         argv, options = words(starter(arm).spec(place, number))
-        assert argv["--mean_balance_check_period"] == "5.0"
-        assert options["mean_choice_delay_s"] == str(5 / 12)
+        assert argv["--mean_balance_check_period"] == "4.0"
+        assert options["mean_choice_delay_s"] == str(5 / 15)
         assert (options["read_delay_s"], options["slow_when"]) == ("0.5", "/folder/disk_is_slow")
         assert options["seed"] == str(3000 + number)
 
@@ -122,7 +122,7 @@ def test_the_original_is_the_original_and_policies_are_told_their_waits():
         {"horizon_s": 50.0},
     )
     recheck = json.loads(words(starter("recheck").spec(free, 0))[1]["policy_settings"])
-    assert recheck["time_scale"] == 12.0
+    assert recheck["time_scale"] == 15.0
     assert starter("swarmlab").spec(plan.SWARM[2], 0).kind == "policy_server:original"
 
 

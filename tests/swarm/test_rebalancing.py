@@ -11,7 +11,7 @@ from swarmlab.swarm.rebalancing import RebalanceSettings, check_rebalance
 def test_the_defaults_are_sound_and_scale():
     settings = RebalanceSettings()
     check_rebalance(settings)
-    assert settings.scaled(60.0) == 5.0
+    assert settings.scaled(60.0) == 4.0
 
 
 @pytest.mark.parametrize(

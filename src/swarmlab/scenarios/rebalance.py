@@ -17,6 +17,7 @@ from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import rebalance_plan as plan
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.rebalance_arm import ArmRun
+from swarmlab.scenarios.rebalance_watch import warm_up
 from swarmlab.swarm.rebalancing import RebalanceSettings
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import Span
@@ -135,6 +136,8 @@ Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_bl
             run_dir=run_dir,
             progress=progress,
         )
+        places = [place.scaled(self.checkpoint.n_blocks) for place in (*plan.SWARM, plan.WIDE)]
+        warm_up({place.name: place for place in places}, self.checkpoint.n_blocks)
         for arm in self.arms:
             if self._main:
                 arm_run.main(arm, self._main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,31 @@ from swarmlab.types import ServerRecord, ServerState, SwarmView
 
 TAIL_S = 0.1
 SOLVER_S = 5.0
+
+
+def warm_up(places: Mapping[str, Place], n_blocks: int) -> None:
+    """Have compiled code built before a swarm is watched: for the first time that takes seconds."""
+    view = SwarmView(
+        n_blocks, tuple(ServerRecord(place.name, place.span, place.tps) for place in places.values())
+    )
+    rng = np.random.default_rng(0)
+    for name in places:
+        petals_quality(view, name, rng)
+    appendix_d_quality(view, rng)
+    best_of(list(places.values()), n_blocks)
+
+
+def best_of(places: Sequence[Place], n_blocks: int) -> Placement:
+    """The best placement of servers, wherever they are now."""
+    task = Problem(
+        n_blocks,
+        tuple(place.name for place in places),
+        np.array([place.span.length for place in places], dtype=np.int64),
+        np.array([place.tps for place in places], dtype=np.float64),
+        np.zeros(len(places), dtype=np.int64),
+        np.zeros(n_blocks),
+    )
+    return best_placement(task, time_limit_s=SOLVER_S, kicks=50)
 
 
 class Recording:
@@ -232,14 +257,5 @@ class Recording:
     def _optimum(self, alive: list[str], n_blocks: int) -> Placement:
         """Of the servers that are alive, wherever they are now."""
         if (key := tuple(alive)) not in self._best:
-            places = [self._places[name] for name in alive]
-            task = Problem(
-                n_blocks,
-                key,
-                np.array([place.span.length for place in places], dtype=np.int64),
-                np.array([place.tps for place in places], dtype=np.float64),
-                np.zeros(len(places), dtype=np.int64),
-                np.zeros(n_blocks),
-            )
-            self._best[key] = best_placement(task, time_limit_s=SOLVER_S, kicks=50)
+            self._best[key] = best_of([self._places[name] for name in alive], n_blocks)
         return self._best[key]

@@ -38,7 +38,7 @@ class RebalanceSettings:
     :param simulations: sim_vs_real: simulated runs per arm, with the seeds ``seed``, ``seed + 1``, and so on
     """
 
-    time_scale: float = 12.0
+    time_scale: float = 15.0
     balance_quality: float = 0.75
     check_period_s: float = 60.0
     choice_delay_s: float = 5.0
@@ -53,9 +53,9 @@ class RebalanceSettings:
     drain_s: float = 1.0
     clients: int = 1
     sample_every_s: float = 1.0
-    settle_s: float = 14.0
-    gap_s: float = 45.0
-    wide_s: float = 32.0
+    settle_s: float = 12.0
+    gap_s: float = 38.0
+    wide_s: float = 38.0
     run_dir: str | None = None
     simulations: int = 40
 
