@@ -112,6 +112,8 @@ def _handlers_kept() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit:  # Ray's handler leaves with the bare number
+        raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
