@@ -72,6 +72,7 @@ def plan(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--disk-mb-s", type=_positive, default=500.0, help="what the disk reads, MB/s (%(default)g)"
     )
+    parser.add_argument("--stored", action="store_true", help="all blocks are in the block store already")
     parser.add_argument("overrides", nargs="*", help="as for swarmlab.run: +exp=NAME model=NAME ...")
     options = parser.parse_args(arguments)
     # these need the packages, of which the examination must be able to say that they are missing
@@ -83,11 +84,14 @@ def plan(arguments: Sequence[str]) -> int:
         settings, _ = run_settings.load(options.overrides, elsewhere=True)
         places = _places(options.gpus, settings.swarm.device, planning.machine(measure_memory_bytes()))
         rates = GPU_RATES if places[0].name.startswith("gpu") else CPU_RATES
-        plans = planning.plans_of(settings, places, replace(rates, disk_bytes_per_s=options.disk_mb_s * 1e6))
+        plans = planning.plans_of(
+            settings, places, replace(rates, disk_bytes_per_s=options.disk_mb_s * 1e6), stored=options.stored
+        )
         for one in plans:
             print(render(one), end="\n\n", flush=True)
-        if missing := planning.is_here(settings):
-            print(f"note: {missing}")
+        for note in (planning.is_here(settings), planning.too_slow(settings, plans)):
+            if note:
+                print(f"note: {note}")
         here = options.gpus is None and any(one.store_bytes for one in plans)
         for one in plans:
             check_plan(one, shutil.disk_usage(Path.cwd()).free if here else None)

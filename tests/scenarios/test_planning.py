@@ -75,6 +75,20 @@ def test_a_plan_that_fits_is_shown(capsys):
     assert said.err == ""
 
 
+def test_servers_that_load_too_slowly_are_noted_and_a_filled_store_helps(capsys):
+    arguments = [
+        "--gpus",
+        "141",
+        "+exp=recovery_speed",
+        "model=llama_65b_synthetic",
+        "swarm.torch_dtype=float16",
+    ]
+    assert doctor.main(["plan", *arguments]) == 0
+    assert "note: b1 loads for" in capsys.readouterr().out
+    assert doctor.main(["plan", "--stored", "--disk-mb-s", "3000", *arguments]) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -27,10 +27,13 @@ CACHE_OPTION = "--attn_cache_tokens"
 CONTEXT_BYTES = 600 * 2**20
 
 
-def plans_of(settings: RunSettings, places: Sequence[Place], rates: Rates | None = None) -> list[Plan]:
+def plans_of(
+    settings: RunSettings, places: Sequence[Place], rates: Rates | None = None, *, stored: bool = False
+) -> list[Plan]:
     """A plan for every swarm that a run would start, one after the other.
 
     :param places: GPUs or other memories that the servers share; empty: this machine's own memory is not a GPU's
+    :param stored: whether all blocks are in the store already
     :raises BadInput: for an experiment that starts no servers, or a model that nothing is known of
     """
     on_gpu = any(place.name.startswith("gpu") for place in places)
@@ -41,7 +44,7 @@ def plans_of(settings: RunSettings, places: Sequence[Place], rates: Rates | None
         shape,
         swarm.torch_dtype,
         model.quant,
-        source="drawn" if drawn else "checkpoint",
+        source="store" if stored else "drawn" if drawn else "checkpoint",
         keeps=drawn or swarm.store_dir is not None,
     )
     fresh = starts_fresh(settings.cluster, "cuda" if on_gpu else swarm.device)
@@ -124,6 +127,18 @@ def shape_of(settings: RunSettings) -> BlockShape:
         return BlockShape.of_config(json.loads((folder / "config.json").read_text()))
     except (OSError, ValueError, KeyError) as error:
         raise BadInput("model.path", str(folder), f"a folder with a Llama's config.json ({error})") from None
+
+
+def too_slow(settings: RunSettings, plans: Sequence[Plan]) -> str:
+    """Whether a server would not be ready in time, in words; empty if all are."""
+    slowest = max((row for one in plans for row in one.rows), key=lambda row: row.load_s)
+    deadline_s = settings.swarm.start_deadline_s
+    if slowest.load_s <= deadline_s:
+        return ""
+    return (
+        f"{slowest.holder.name} loads for {slowest.load_s:.0f} s, and swarm.start_deadline_s is {deadline_s:g}: raise "
+        "it, or fill a block store first (python -m swarmlab.bridge.fill_store; plan with --stored)"
+    )
 
 
 def is_here(settings: RunSettings) -> str:
