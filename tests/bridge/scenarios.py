@@ -669,3 +669,13 @@ async def the_only_replacement_is_slow_to_be_reached(driver: Driver) -> None:
     assert await took_s(driver) < 2 * driver.settings.hedge_s + 0.5, (
         "it did not wait for the only one there is"
     )
+
+
+@scenario((0, 6), (0, 6))
+async def a_pause_teaches_no_patience_with_a_hung_server(driver: Driver) -> None:
+    for _ in range(3):
+        assert await driver.step()
+    driver.server_at(0).slow_s = 15.0
+    assert await driver.step(2)
+    driver.server_at(0).hang()
+    assert await took_s(driver, n_tokens=3) < 5.0

@@ -15,7 +15,7 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, watch  # noqa: E402
-from swarmlab.recovery import bans, blame, failure, plan  # noqa: E402
+from swarmlab.recovery import bans, blame, failure, latency, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 
@@ -378,6 +378,12 @@ MUTANTS = [
         blame,
         [("if attempt.cause in OF_THE_SERVER:", "if True:")],
         "a_session_keeps_to_what_it_has_learnt_itself",
+    ),
+    Mutant(
+        "a pause in a short request is taken for the price of its tokens",
+        latency,
+        [("return min(self._token_s, self._step_s)", "return self._token_s")],
+        "a_pause_teaches_no_patience_with_a_hung_server",
     ),
     Mutant(
         "one death counts once for each session that meets it",

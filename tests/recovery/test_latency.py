@@ -67,10 +67,15 @@ def test_the_first_reply_has_a_bound_of_its_own():
 @given(st.floats(0.001, 0.5), st.floats(0.0001, 0.5), st.integers(1, 1000))
 def test_a_prefill_teaches_the_rate_of_a_replay(step_s, token_s, n_further):
     assume(n_further * token_s > 0.01)
+    assume(token_s <= step_s)  # in a batch a token is never dearer than alone
     latency = ReplyLatency(SETTINGS)
     latency.observe(step_s, 0)
-    latency.observe(step_s + n_further * token_s, n_further)
-    assert latency.suspect_after_s(n_further) >= step_s + n_further * token_s
+    reply_s = step_s + n_further * token_s
+    latency.observe(reply_s, n_further)
+    assert latency.give_up_after_s(n_further) >= reply_s
+    assert latency.suspect_after_s(n_further) >= min(
+        reply_s, SETTINGS.hard_max_s
+    )  # a probe earlier does no harm
 
 
 @given(observed)
@@ -89,6 +94,15 @@ def test_a_stuck_server_is_given_up_in_bounded_time_however_slow_its_steps_were(
     assert (
         latency_of([(15.0, 0)] * 10).give_up_after_s(0) == SETTINGS.suspect_factor * 15.0 + SETTINGS.probe_s
     )
+
+
+@pytest.mark.parametrize("earlier", [[], [(0.02, 0)]])
+def test_a_pause_in_a_short_request_does_not_teach_patience_with_a_hung_server(earlier):
+    latency = latency_of([*earlier, (15.0, 1)])
+    assert latency.suspect_after_s(2) <= SETTINGS.first_reply_s + SETTINGS.hard_max_s + 1
+    if earlier:
+        assert latency.suspect_after_s(2) < 2
+        assert latency.give_up_after_s(2) < SETTINGS.hard_floor_s + 2
 
 
 def test_many_short_requests_do_not_make_a_long_replay_look_stuck():

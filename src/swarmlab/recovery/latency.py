@@ -53,8 +53,16 @@ class ReplyLatency:
         """How long a reply to such a request may take before the server is probed."""
         settings = self._settings
         base = settings.first_reply_s if self._step_s is None else self.late_step_s
-        rate = settings.token_s if self._token_s is None else settings.suspect_factor * self._token_s
-        return base + rate * n_further
+        rate = settings.token_s if self._token_s is None else settings.suspect_factor * self._mean_token_s
+        # whatever pauses seemed to teach: asking a server whether it is there costs next to nothing
+        return base + min(rate * n_further, settings.hard_max_s + settings.token_s * n_further)
+
+    @property
+    def _mean_token_s(self) -> float:
+        """No token of a request costs more than a step of its own; what it seemed to cost beyond that was a pause."""
+        if self._token_s is None or self._step_s is None:
+            return self._token_s or 0.0
+        return min(self._token_s, self._step_s)
 
     def give_up_after_s(self, n_further: int) -> float:
         """How long a reply may take at all, whatever the probes say."""
@@ -62,7 +70,7 @@ class ReplyLatency:
         slow = max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
         slow = min(slow, settings.hard_max_s)  # a few slow replies must not make it endless
         # a rate learnt from short requests may be nothing but noise; here only a safe one will do
-        rate = max(settings.token_s, settings.suspect_factor * (self._token_s or 0.0))
+        rate = max(settings.token_s, settings.suspect_factor * self._mean_token_s)
         return max(slow + rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)
 
 

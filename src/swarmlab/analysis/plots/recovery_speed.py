@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.recovery_speed import STAGES
+from swarmlab.analysis.stats import finite
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from swarmlab.analysis.recovery_speed import Record
 
 GOAL = 1.3
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 # told apart without colour: white, hatched both ways, grey
 LOOKS: dict[str, Any] = {
     "detect_s": {"facecolor": "white", "hatch": "....."},
@@ -48,15 +50,16 @@ def recovery_speed_figure(
         left.axvline(1.0, color="0.3", linewidth=0.9)
         left.axvline(GOAL, color="0.3", linewidth=0.9, linestyle=(0, (4, 2)))
         left.set_xscale("log")
-        left.set_xticks([0.1, 0.2, 0.5, 1, GOAL, 2, 3], ["0.1", "0.2", "0.5", "1", str(GOAL), "2", "3"])
+        left.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
         left.minorticks_off()
-        left.set_xlabel("times the floor (log scale); solid line: the floor, dashed: the goal")
+        left.set_xlim(*_limits(rows))
+        left.set_xlabel(f"times the floor (log scale); solid line: the floor, dashed: {GOAL} times")
         right.set_xlabel("milliseconds")
         left.set_yticks(range(len(rows)), [_label(arm, cell) for _, arm, cell in rows])
         left.set_ylim(len(rows) - 0.4, -0.6)
         for axes in (left, right):
             draw_grid(axes, "x")
-        left.set_title("each recovery, and the median with its 95 % interval", loc="left")
+        left.set_title("each recovery; median and 95 % interval", loc="left")
         right.set_title("where the time goes (medians)", loc="left")
         figure.suptitle("Recovery beside its floor: one connection and one prefill of the same history")
         put_caption(figure, caption(rows, info), put_legend(figure, _legend(), 6))
@@ -71,6 +74,13 @@ def caption(rows: list[tuple[str, str, Mapping[str, Any]]], info: Mapping[str, A
         "without a failure, on the servers that took over, all failed spans at once, the fastest of the repeats. A "
         "standby has been fed all but the newest tokens before the failure, so it can be faster than any replay."
     )
+
+
+def _limits(rows: list[tuple[str, str, Mapping[str, Any]]]) -> tuple[float, float]:
+    """All medians and intervals, and the goal."""
+    known = [cell["recovery_over_floor_low"] or cell["recovery_over_floor"] for _, _, cell in rows]
+    high = [cell["recovery_over_floor_high"] or cell["recovery_over_floor"] for _, _, cell in rows]
+    return min([1.0, *finite(known)]) / 1.6, max([GOAL, *finite(high)]) * 1.6
 
 
 def _label(arm: str, cell: Mapping[str, Any]) -> str:
