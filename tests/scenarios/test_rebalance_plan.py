@@ -116,11 +116,8 @@ def test_the_original_is_the_original_and_policies_are_told_their_waits():
     }  # fmt: skip
     _, options = words(starter("swarmlab").spec(free, 0))
     settings = json.loads(options["policy_settings"])
-    assert (settings["grace_s"], settings["visible_after_s"], settings["price"]) == (
-        7.5,
-        5.0,
-        {"horizon_s": 50.0},
-    )
+    assert (settings["grace_s"], settings["visible_after_s"]) == (6.0, 4.0)
+    assert settings["price"] == {"horizon_s": 40.0}
     recheck = json.loads(words(starter("recheck").spec(free, 0))[1]["policy_settings"])
     assert recheck["time_scale"] == 15.0
     assert starter("swarmlab").spec(plan.SWARM[2], 0).kind == "policy_server:original"
