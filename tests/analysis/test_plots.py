@@ -105,6 +105,7 @@ def repeats(*values):
 
 def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
     figure = repeats_figure(repeats(1.0, 2.0, 3.0), "s", "seconds", "title", log=True)
+    assert figure is not None
     (axes,) = figure.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["petals", "swarmlab"]
     assert words(axes) == ["never"]
@@ -117,8 +118,19 @@ def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
     assert "run1, run2" in caption
 
 
+def test_what_was_not_repeated_is_left_out():
+    other = ({**INFO, "id": "other"}, {"scenarios": {"another": {"swarmlab": {"s": 1.0}}}})
+    assert repeats_figure([*repeats(1.0), other], "s", "seconds", "title") is None
+    figure = repeats_figure([*repeats(1.0, 2.0), other], "s", "seconds", "title")
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["kill"]
+    assert "never in 1" not in words(figure.axes[0])
+
+
 def test_a_single_number_is_hollow_and_has_no_spread():
-    (axes,) = repeats_figure(repeats(1.0, None), "s", "seconds", "title").axes
+    figure = repeats_figure(repeats(1.0, None), "s", "seconds", "title")
+    assert figure is not None
+    (axes,) = figure.axes
     (marker,) = [line for line in axes.get_lines() if line.get_marker() == style_of("swarmlab").marker]
     assert marker.get_markerfacecolor() == "white"
     assert not axes.collections

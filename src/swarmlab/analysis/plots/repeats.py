@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +27,19 @@ def repeats_figure(
     *,
     log: bool = False,
     names: Mapping[str, str] | None = None,
-) -> Figure:
-    """A panel per scenario, a line per arm: median over the runs and its bootstrap interval.
+) -> Figure | None:
+    """A panel per scenario that was repeated, a line per arm: median over the runs and its bootstrap interval; None if
+    none was.
 
     :param metric: of ``summary.json``, by scenario and arm
     :param words: what it is, with its unit
     :param log: for times that differ by orders of magnitude
     :param names: of arms, where they are not called as elsewhere
     """
-    scenarios: Mapping[str, Any] = runs[0][1]["scenarios"]
+    times = Counter(scenario for _, summary in runs for scenario in summary["scenarios"])
+    scenarios = {name: arms for name, arms in runs[0][1]["scenarios"].items() if times[name] > 1}
+    if not scenarios:
+        return None
     columns = min(len(scenarios), 3)
     rows = -(-len(scenarios) // columns)
     arms = max(len(measured) for measured in scenarios.values())
@@ -60,7 +65,8 @@ def repeats_figure(
 def _draw_scenario(axes: Axes, runs: Runs, scenario: str, metric: str, names: Mapping[str, str]) -> None:
     arms = [arm for arm, found in runs[0][1]["scenarios"][scenario].items() if metric in found]
     for line, arm in enumerate(arms):
-        measured = [summary["scenarios"].get(scenario, {}).get(arm, {}).get(metric) for _, summary in runs]
+        found_in = [summary["scenarios"].get(scenario, {}).get(arm, {}) for _, summary in runs]
+        measured = [metrics[metric] for metrics in found_in if metric in metrics]
         found = estimate(measured)
         if found is None:
             axes.text(0.02, line, "never", transform=axes.get_yaxis_transform(), va="center", color="0.4")
@@ -79,7 +85,7 @@ def _draw_scenario(axes: Axes, runs: Runs, scenario: str, metric: str, names: Ma
 def _caption(runs: Runs) -> str:
     ids, seeds = [info["id"] for info, _ in runs], sorted({info["seed"] for info, _ in runs})
     return (
-        f"Medians over n = {len(runs)} runs (seeds {', '.join(map(str, seeds))}) with a bootstrap interval of 95 %; "
-        f"hollow where only one run has the number. The first run: {provenance(runs[0][0])} The others: "
+        f"Medians over at most n = {len(runs)} runs (seeds {', '.join(map(str, seeds))}) with a bootstrap interval of "
+        f"95 %; hollow where only one run has the number. The first run: {provenance(runs[0][0])} The others: "
         f"{', '.join(ids[1:])}."
     )
