@@ -61,6 +61,7 @@ def test_a_server_with_a_gpu_starts_python_anew():
         ({"start": "later"}, "cpu", "cluster.start"),
         ({"bind": "everywhere"}, "cpu", "cluster.bind"),
         ({"nodes": 0}, "cpu", "cluster.nodes"),
+        ({"kind": "ray", "nodes": 2}, "cpu", "cluster.nodes"),
         ({"gpus_per_node": -1}, "cpu", "cluster.gpus_per_node"),
         ({"cpus_per_node": -0.5}, "cpu", "cluster.cpus_per_node"),
         ({"gpus": [0, 0]}, "cuda", "cluster.gpus"),
@@ -80,7 +81,7 @@ def test_a_cluster_that_cannot_work_is_refused(settings, device, field):
 
 @pytest.mark.parametrize("bind", ["loopback", "node", "10.1.0.0/16"])
 def test_clusters_that_can_work(bind):
-    cluster.check(ClusterSettings(kind="ray", nodes=3, gpus_per_node=2, bind=bind), "cuda")
+    cluster.check(ClusterSettings(kind="ray", address="auto", nodes=3, gpus_per_node=2, bind=bind), "cuda")
     cluster.check(ClusterSettings(gpus=[0, 1]), "cuda")
 
 

@@ -67,6 +67,14 @@ def check(cluster: ClusterSettings, device: str) -> None:
     _check_bind(cluster.bind)
     if cluster.nodes < 1:
         raise BadInput("cluster.nodes", cluster.nodes, "1 or more")
+    if (
+        cluster.kind == "ray"
+        and cluster.address is None
+        and cluster.nodes > 1
+        and cluster.placement == "spread"
+    ):
+        allowed = "1 on this machine alone; give cluster.address, or cluster.placement=packed"
+        raise BadInput("cluster.nodes", cluster.nodes, allowed)
     if cluster.gpus_per_node < 0:
         raise BadInput("cluster.gpus_per_node", cluster.gpus_per_node, "0 or more")
     if not 0 <= cluster.cpus_per_node < float("inf"):
