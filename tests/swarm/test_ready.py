@@ -10,7 +10,7 @@ from swarmlab.swarm import ready
 from swarmlab.swarm.bootstrap import view_from_json
 from swarmlab.swarm.local import PORTS, free_ports
 from swarmlab.swarm.ready import log_tail, state_of, wait_for
-from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
+from swarmlab.types import Intent, ServerRecord, ServerState, Span, SwarmView
 
 
 def test_a_predicate_is_asked_until_it_holds():
@@ -81,11 +81,14 @@ def test_a_view_is_read_from_what_the_bootstrap_node_writes():
             {
                 "peer_id": "p", "span": [1, 3], "throughput_tps": 2.0, "state": "joining", "inference_tps": None,
                 "cache_tokens_left": 7, "expires_at_s": 9.0, "next_pings_s": {"q": 0.5},
+                "intent": {"span": [2, 4], "announced_at_s": 3.5},
             }
         ],
     }  # fmt: skip
     view = view_from_json(data)
     assert view.servers == (
-        ServerRecord("p", Span(1, 3), 2.0, ServerState.JOINING, None, 7, 9.0, {"q": 0.5}),
+        ServerRecord(
+            "p", Span(1, 3), 2.0, ServerState.JOINING, None, 7, 9.0, {"q": 0.5}, Intent(Span(2, 4), 3.5)
+        ),
     )
     assert (view.n_blocks, view.seen_at_s) == (4, 5.0)
