@@ -110,7 +110,7 @@ def test_figures_and_tables_name_every_arm_and_mark_a_no_op():
     arms, scenarios = measure(story.rows)
     summary = {"arms": arms, "scenarios": scenarios}
     figures = rebalance_figures(story.rows, summary, INFO)
-    assert set(figures) == {"", "quality", "blocks", "cost"}
+    assert set(figures) == {"", "clients", "quality", "blocks", "cost"}
     main = figures[""]
     assert {line.get_label() for line in main.axes[0].get_lines()} >= {"petals", "swarmlab", "upper bound"}
     assert any(patch.get_hatch() == "/////" for axes in main.axes for patch in axes.patches)

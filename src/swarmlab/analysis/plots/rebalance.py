@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.plots.rebalance_cost import blocks_figure, cost_figure
-from swarmlab.analysis.rebalance import TIMELINE, Part, parts
+from swarmlab.analysis.rebalance import ENDED, TIMELINE, Part, parts
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def rebalance_figures(
     with rc_context(LOOK):
         if scenarios:
             figures[""] = _throughput(found, scenarios, arms, info)
+            figures["clients"] = _clients(found, scenarios, arms, info)
             figures["quality"] = _quality(found, scenarios, arms, info)
             figures["blocks"] = blocks_figure(history, found, arms, info)
         figures["cost" if scenarios else ""] = cost_figure(found, summary, arms, info)
@@ -137,6 +138,52 @@ def _draw_moves(axes: Axes, found: Parts, scenario: str, arms: Sequence[str]) ->
             words = f"{row['loaded']}" + (f" ({row['redundant']})" if row["redundant"] else "")
             axes.text(end_s + 0.3, middle, words, va="center", fontsize=SMALL - 1)
     draw_grid(axes, "x")
+
+
+def _clients(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
+    """What clients got, arm by arm; a band where some block was served by nobody."""
+    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 0.9 + 1.1 * len(arms)), layout="constrained")
+    grid = figure.subplots(len(arms), len(scenarios), squeeze=False, sharex="col", sharey=True)
+    for column, scenario in enumerate(scenarios):
+        for line, arm in enumerate(arms):
+            axes, part = grid[line, column], found.get((scenario, arm))
+            if column == 0:
+                axes.set_ylabel(f"{style_of(arm).label}\ntokens/s")
+            if part is not None:
+                _draw_delivered(axes, part, style_of(arm).color)
+        grid[0, column].set_title(TITLES[scenario], loc="left")
+        grid[-1, column].set_xlabel(f"seconds since: {EVENT[scenario]}")
+    figure.suptitle("Tokens that clients got")
+    put_caption(
+        figure,
+        "n = 1 swarm per arm; swarmlab's session in every arm. Hatched: some block was served by nobody. Ticks at the "
+        f"top: sessions that ended with an error or hung. {provenance(info)}",
+    )
+    return figure
+
+
+def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
+    zero_s, rows = zero_of(part), part.samples
+    times = [row["t"] - zero_s for row in rows]
+    axes.plot(times, [row["delivered_tps"] or 0.0 for row in rows], color=color, linewidth=1.0)
+    most = max((row["delivered_tps"] or 0.0 for row in rows), default=0.0) or 1.0
+    unserved = [row["swarm_tps"] <= 0 for row in rows]
+    axes.fill_between(
+        times,
+        0,
+        most,
+        where=unserved,
+        step="post",
+        facecolor="none",
+        edgecolor="0.7",
+        hatch="////",
+        linewidth=0,
+    )
+    broken = [row["t"] - zero_s for row in part.rows["sessions"] if row["outcome"] not in ENDED]
+    axes.plot(broken, [most] * len(broken), color="black", marker="|", markersize=9, linestyle="none")
+    axes.axvline(0, color="0.3", linewidth=0.8, linestyle=(0, (1, 1)))
+    axes.set_ylim(bottom=0)
+    draw_grid(axes)
 
 
 def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
