@@ -12,15 +12,21 @@ from swarmlab.check import judge
 from swarmlab.errors import BadInput
 from swarmlab.figures import draw_run, main, publish
 from swarmlab.judges import failover
+from swarmlab.record.load import load_run
 from swarmlab.record.published import read_published
 from swarmlab.record.rundir import RunDir
 from tests.analysis.histories import History
+
+CONFIG = {
+    "seed": 1, "results_dir": "/home/somebody/results", "model": {"name": "tiny_llama", "path": "/home/somebody/model"},
+    "cluster": {"address": None},
+}  # fmt: skip
 
 
 @pytest.fixture
 def run_path(tmp_path):
     run_dir = RunDir.create(
-        tmp_path / "results" / "runs", "failover", config={}, argv=["/home/somebody/run.py"], overrides=["seed=1"],
+        tmp_path / "results" / "runs", "failover", config=CONFIG, argv=["/home/somebody/run.py"], overrides=["seed=1"],
         seed=1, world="real", arms=[], model={"id": "tiny_llama"},
     )  # fmt: skip
     History().controls().arm("swarmlab", failover_row=True).save(run_dir.path)
@@ -50,6 +56,11 @@ def test_published_results_draw_the_same_figure_without_the_raw_history(run_path
     assert not (folder / "history").exists()
     assert "/home/somebody" not in (folder / "run.json").read_text()
     assert json.loads((folder / "run.json").read_text())["overrides"] == ["seed=1"]
+    assert load_run(folder).config == {
+        "seed": 1,
+        "model": {"name": "tiny_llama"},
+        "cluster": {"address": None},
+    }
     assert main(["failover", "--results", str(results)]) == 0
     assert (results / "figures" / "failover.png").read_bytes() == draw_run(run_path)[0].read_bytes()
 

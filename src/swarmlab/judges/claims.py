@@ -42,8 +42,9 @@ measured is said in [docs/method.md](../docs/method.md).
 {runs}
 
 A commit with + had changes that were not committed. A folder `tables/<name>` has `run.json` (versions, host, model,
-overrides), `summary.json` (every metric and the verdict), `tables/*.parquet` (what the figures need) and `repeats/`
-(`run.json` and `summary.json` of further runs); `figures/` is drawn from them. Raw runs stay in `runs/`, outside git.
+overrides), `config.yaml` (every setting), `summary.json` (every metric and the verdict), `tables/*.parquet` (what the
+figures need) and `repeats/` (`run.json` and `summary.json` of further runs); `figures/` is drawn from them. Raw runs
+stay in `runs/`, outside git.
 
 ```
 make figures                                              # this file and all figures again, without a swarm

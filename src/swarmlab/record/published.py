@@ -1,10 +1,12 @@
-"""What is committed of runs: ``results/tables/<name>/``, one run with its tables and what its repeats measured."""
+"""What is committed of runs: ``results/tables/<name>/``, one run with its tables and what repeats of it measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from swarmlab.errors import BadInput
 from swarmlab.record.load import DamagedRun, Run, load_run, read_json, write_tables
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PRIVATE = ("argv", "pid")
+PLACES = (
+    "path",
+    "address",
+    "address_file",
+)  # settings that name a folder or a machine, beside all that end in _dir
 # overrides that name folders of the machine; the others say what was asked for
 FOLDERS = ("results_dir=", "models_dir=", "scenarios_dir=", "model.path=", "hydra.")
 
@@ -51,6 +58,7 @@ def write_published(run: Run, results: Path, kinds: Sequence[str], name: str | N
     write_tables(run, target / "tables", kinds)
     write_json(target / "run.json", public_info(run.info))
     write_json(target / "summary.json", summary)
+    write_config(run, target)
     return target
 
 
@@ -86,6 +94,26 @@ def newest_run(results: Path) -> Path | None:
     """The newest complete run in ``<results>/runs``, of any experiment; None if there is none."""
     latest = [path.resolve() for path in results.glob("runs/*/latest") if (path / "summary.json").is_file()]
     return max(latest, key=lambda path: path.name, default=None)
+
+
+def write_config(run: Run, target: Path) -> Path:
+    """Keep the resolved config of a run beside what is published of it."""
+    path = target / "config.yaml"
+    path.write_text(
+        yaml.safe_dump(public_config(run.config), sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
+    return path
+
+
+def public_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The resolved config without what names folders and machines."""
+    kept: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            kept[name] = public_config(value)
+        elif not (isinstance(value, str) and (name in PLACES or name.endswith("_dir"))):
+            kept[name] = value
+    return kept
 
 
 def public_info(info: dict[str, Any]) -> dict[str, Any]:
