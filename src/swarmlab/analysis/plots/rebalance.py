@@ -153,6 +153,7 @@ def _clients(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: 
                 _draw_delivered(axes, part, style_of(arm).color)
         grid[0, column].set_title(TITLES[scenario], loc="left")
         grid[-1, column].set_xlabel(f"seconds since: {EVENT[scenario]}")
+    grid[0, 0].set_ylim(bottom=0)  # shared by all, once everything is drawn
     figure.suptitle("Tokens that clients got")
     put_caption(
         figure,
@@ -182,7 +183,6 @@ def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
     broken = [row["t"] - zero_s for row in part.rows["sessions"] if row["outcome"] not in ENDED]
     axes.plot(broken, [most] * len(broken), color="black", marker="|", markersize=9, linestyle="none")
     axes.axvline(0, color="0.3", linewidth=0.8, linestyle=(0, (1, 1)))
-    axes.set_ylim(bottom=0)
     draw_grid(axes)
 
 
