@@ -22,6 +22,7 @@ from swarmlab import check
 from swarmlab import settings as run_settings
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.figures import draw_run
+from swarmlab.health.device_name import device_name
 from swarmlab.judges.registry import judge_of
 from swarmlab.record.jobs import Job, JobBook
 from swarmlab.record.load import load_run
@@ -61,7 +62,7 @@ def execute(
         world=experiment.world,
         arms=settings.arms,
         model=experiment.model,
-        device=settings.swarm.device,
+        device=device_name(settings.swarm.device, settings.cluster.gpus),
     )
     on_folder(run_dir.path)
     run_dir.update(scenarios=list(experiment.parts))
