@@ -62,7 +62,7 @@ def execute(
         world=experiment.world,
         arms=settings.arms,
         model=experiment.model,
-        device=device_name(settings.swarm.device, settings.cluster.gpus),
+        device=_device(settings),
     )
     on_folder(run_dir.path)
     run_dir.update(scenarios=list(experiment.parts))
@@ -86,6 +86,12 @@ def execute(
         progress.say(f"The swarm failed: {error}\nWhat was recorded is in {run_dir.path}")
         return EXIT_FAILED
     return show(run_dir.path, progress)
+
+
+def _device(settings: RunSettings) -> str:
+    """With its name, if it is this machine's."""
+    device, cluster = settings.swarm.device, settings.cluster
+    return device_name(device, cluster.gpus) if cluster.kind == "local" else device
 
 
 def show(path: Path, progress: ConsoleProgress) -> int:
