@@ -45,7 +45,7 @@ A commit with + had changes that were not committed. A folder `tables/<name>` ha
 overrides), `config.yaml` (every setting), `summary.json` (every metric and the verdict), `tables/*.parquet` (what the
 figures need) and `repeats/` (`run.json` and `summary.json` of further runs); `figures/` is drawn from them. Raw runs
 stay in `runs/`, outside git.
-
+{others}
 ```
 make figures                                              # this file and all figures again, without a swarm
 python -m swarmlab.check results                          # are the claims still met, and does everything agree?
@@ -79,7 +79,12 @@ def results_readme(results: Path, claims: list[Claim]) -> str:
     :raises DamagedRun: if a file cannot be read
     """
     published = {one.name: one.runs for one in read_published(results)}
-    return RESULTS_TEXT.format(numbers=numbers_table(claims, published), runs=runs_table(published))
+    tables = sorted(results.glob("tables/*.md"))
+    links = ", ".join(f"[{path.stem}](tables/{path.name})" for path in tables)
+    return RESULTS_TEXT.format(
+        numbers=numbers_table(claims, published), runs=runs_table(published),
+        others=f"Benchmarks, not of a run: {links}.\n" if links else "",
+    )  # fmt: skip
 
 
 def documents(claims: list[Claim], root: Path = ROOT) -> dict[Path, str]:
