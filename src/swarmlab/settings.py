@@ -49,7 +49,8 @@ PLACEMENT_ARMS = (
 )  # fmt: skip
 REAL_PLACEMENT_ARMS = ("petals", "recheck", "pinned", "appendix_d", "swarmlab")
 ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), REAL_PLACEMENT_ARMS)
-ARMS_OF |= {"report_389": PLACEMENT_ARMS, "appendix_e": PLACEMENT_ARMS, "churn": PLACEMENT_ARMS}
+ARMS_OF |= {"report_389": PLACEMENT_ARMS}
+ARMS_OF |= dict.fromkeys(("appendix_e", "churn"), (*PLACEMENT_ARMS, "oracle"))
 
 DTYPES = ("float32", "float16", "bfloat16")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")

@@ -39,7 +39,7 @@ def reload(t, server, old, new, *, loaded, redundant=0, lost=0.0, tps=1.0):
 def history():
     return {
         "balance": [
-            *(sample("optimal", t, 9.0, optimal_tps=10.0) for t in (0.0, 60.0, 120.0)),
+            *(sample("optimal", t, 9.0, optimal_tps=10.0, loaded_tps=8.0) for t in (0.0, 60.0, 120.0)),
             *(sample("petals", t, tps) for t, tps in ((0.0, 1.0), (60.0, 5.0), (120.0, 0.0))),
         ],
         "reloads": [
@@ -54,12 +54,18 @@ def history():
 
 def test_every_metric_by_hand(history):
     found = measure(history, warm_up_s=60.0, sample_every_s=60.0)["reload"]["petals"]
-    assert found == {
+    alone = {name: value for name, value in found.items() if value is None}
+    assert {name.rsplit("_", 1)[0] for name in alone} == {
+        "swarm_tps_over_optimal", "swarm_tps_over", "swarm_tps_over_oracle", "swarmlab_tps_over",
+        "swarmlab_tps_over_this",
+    }, "no interval from one population, and nobody to compare with"  # fmt: skip
+    assert {name: value for name, value in found.items() if name not in alone} == {
         "repeats": 1,
         "swarm_tps_mean": 2.5,
         "swarm_tps_over_optimal_mean": 0.25,
         "swarm_tps_over_optimal_min": 0.25,
         "swarm_tps_over_best_found_mean": pytest.approx(2.5 / 9),
+        "swarm_tps_over_loaded_mean": 2.5 / 8,
         "zero_throughput_share": 0.5,
         "moves": 3.0,
         "noop_reloads": 1.0,
@@ -81,6 +87,22 @@ def test_populations_are_averaged_and_the_worst_is_kept(history):
     assert (petals["repeats"], petals["moves"]) == (2, 1.5)
     assert petals["swarm_tps_over_optimal_mean"] == pytest.approx(0.375)
     assert petals["swarm_tps_over_optimal_min"] == 0.25
+
+
+def test_arms_are_compared_population_by_population():
+    def rows(arm, repeat, tps):
+        return [{**sample(arm, t, tps), "repeat": repeat} for t in (60.0, 120.0)]
+
+    rates = {"oracle": (4.0, 8.0), "swarmlab": (3.0, 7.0), "petals": (1.0, 4.0)}
+    balance = [
+        row for arm, of in rates.items() for repeat, tps in enumerate(of) for row in rows(arm, repeat, tps)
+    ]
+    found = measure({"balance": balance}, warm_up_s=0.0, sample_every_s=60.0)["reload"]
+    assert found["swarmlab"]["swarm_tps_over_oracle"] == pytest.approx(10 / 12)
+    assert found["swarmlab"]["swarm_tps_over_oracle_low"] == pytest.approx(3 / 4)
+    assert found["swarmlab"]["swarm_tps_over_oracle_high"] == pytest.approx(7 / 8)
+    assert found["petals"]["swarmlab_tps_over_this"] == pytest.approx(10 / 5)
+    assert found["petals"]["swarmlab_tps_over_this_low"] == pytest.approx(7 / 4)
 
 
 def test_coming_back_after_an_hour_is_no_oscillation():

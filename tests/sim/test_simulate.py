@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from swarmlab.placement.registry import POLICIES
 from swarmlab.record.writer import HistoryWriter
+from swarmlab.sim.oracle import Oracle
 from swarmlab.sim.population import Ending, Member, Visit, sine_members
 from swarmlab.sim.settings import SimSettings
-from swarmlab.sim.simulate import optimum, simulate
+from swarmlab.sim.simulate import loaded_bounds, optimum, simulate
 from swarmlab.sim.world import Arm
 from swarmlab.types import Span
 from tests.sim.swarms import rows
@@ -155,6 +156,32 @@ def test_nothing_passes_the_bound(seed, arm):
     limit = {row["t"]: row["optimal_tps"] for row in rows(optimum(world, members, seed), "balance")}
     for row in rows(play(arm, world, members, seed), "balance"):
         assert row["swarm_tps"] <= limit[row["t"]] + 1e-6
+
+
+def test_the_bound_that_pays_counts_a_server_once_it_can_have_loaded():
+    members = [Member(f"s{i}", 6, 2.0, (Visit(100.0 * i, 900.0),)) for i in range(3)]
+    world = replace(SMALL, duration_s=1000.0, s_per_block=10.0, sample_every_s=100.0)
+    # two of them make the swarm whole, a third adds half of its throughput to every block, from 60 s after it came
+    assert loaded_bounds(world, members) == pytest.approx([0, 1, 2, 3, 3, 3, 3, 3, 3, 0])
+
+
+def test_the_oracle_pays_and_knows_who_leaves():
+    # a alone holds the right half and leaves soon: the oracle moves one of the others there before it is gone
+    leaving = Member("a", 6, 5.0, (Visit(0.0, 1000.0),))
+    crowd = [Member(f"s{i}", 6, 1.0, (Visit(0.0, 1e9),)) for i in range(6)]
+    world = replace(
+        SMALL,
+        lapses_per_hour=0.0,
+        duration_s=1400.0,
+        s_per_block=5.0,
+        sample_every_s=10.0,
+        announce_delay_s=60.0,
+    )
+    arm = Arm("oracle", Oracle(), keeps_overlap=True)
+    history = simulate(world, [*crowd, leaving], arm, 0)
+    late = [row["swarm_tps"] for row in rows(history, "balance") if row["t"] > 100]
+    assert min(late) > 0
+    assert [row for row in rows(history, "reloads") if row["old_start"] is not None and row["t"] < 1000]
 
 
 def test_in_a_swarm_without_churn_what_is_announced_is_what_is_served():

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from swarmlab.analysis.stats import estimate, paired_ratio
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-OPTIMAL = "optimal"
+    from swarmlab.analysis.stats import Estimate
+
+OPTIMAL, ORACLE, OURS = "optimal", "oracle", "swarmlab"
 RETURN_S = 3600.0  # a server that comes back within this to the span it left has oscillated
+
+# What throughput is compared with, sample by sample, and its column in the rows of the bound: a certain bound, the
+# best placement found (both with all moves free), and a certain bound that pays for each server's first load.
+REFERENCES = {"optimal": "optimal_tps", "best_found": "swarm_tps", "loaded": "loaded_tps"}
 
 Row = dict[str, Any]
 
@@ -44,7 +52,7 @@ def bounds(found: Mapping[Key, Part], name: str = "optimal_tps") -> dict[tuple[s
     :param name: ``optimal_tps``, a certified bound, or ``swarm_tps``, what the best placement found has
     """
     return {
-        (scenario, repeat): {row["t"]: row[name] for row in part.balance}
+        (scenario, repeat): {row["t"]: row[name] for row in part.balance if name in row}
         for (scenario, arm, repeat), part in found.items()
         if arm == OPTIMAL
     }
@@ -53,32 +61,34 @@ def bounds(found: Mapping[Key, Part], name: str = "optimal_tps") -> dict[tuple[s
 def measure(
     history: Mapping[str, Iterable[Row]], *, warm_up_s: float, sample_every_s: float
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Scenario to arm to metric; of several populations the mean, and the least share of the bound."""
+    """Scenario to arm to metric; of several populations the mean, with a 95 % interval where arms are compared."""
     found = parts(history)
-    limits, best = bounds(found), bounds(found, "swarm_tps")
+    limits = {name: bounds(found, column) for name, column in REFERENCES.items()}
     measured: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for (scenario, arm, repeat), part in found.items():
-        limit, found_tps = limits.get((scenario, repeat), {}), best.get((scenario, repeat), {})
-        measured[scenario][arm].append(_measure_part(part, limit, found_tps, warm_up_s, sample_every_s))
+        references = {name: known.get((scenario, repeat), {}) for name, known in limits.items()}
+        row = _measure_part(part, references, warm_up_s, sample_every_s)
+        measured[scenario][arm].append({"repeat": repeat, **row})
     return {
-        scenario: {arm: _over_repeats(rows) for arm, rows in arms.items()}
+        scenario: {arm: _over_repeats(rows) | _compared(rows, arms) for arm, rows in arms.items()}
         for scenario, arms in measured.items()
     }
 
 
 def _measure_part(
-    part: Part, limit: Mapping[float, float], best: Mapping[float, float], warm_up_s: float, every_s: float
+    part: Part, references: Mapping[str, Mapping[float, float]], warm_up_s: float, every_s: float
 ) -> Row:
     rows = [row for row in part.balance if row["t"] >= warm_up_s]
     swarm = np.array([row["swarm_tps"] for row in rows], dtype=float)
-    shares = _shares(rows, limit)
+    shares = {
+        f"swarm_tps_over_{name}_mean": _mean(_shares(rows, known)) for name, known in references.items()
+    }
     moves = [row for row in part.reloads if row["old_start"] is not None]
     capacity = every_s * sum(row.get("capacity_block_tps") or 0.0 for row in part.balance)
     lost = sum(row["lost_block_s"] * row["throughput_tps"] for row in moves)
     return {
         "swarm_tps_mean": float(swarm.mean()) if rows else None,
-        "swarm_tps_over_optimal_mean": _mean(shares),
-        "swarm_tps_over_best_found_mean": _mean(_shares(rows, best)),
+        **shares,
         "zero_throughput_share": float((swarm <= 0).mean()) if rows else None,
         "moves": len(moves),
         "noop_reloads": sum(bool(row["no_op"]) for row in moves),
@@ -118,9 +128,30 @@ def oscillations(moves: Iterable[Row]) -> int:
 
 def _over_repeats(rows: list[Row]) -> Row:
     merged: Row = {"repeats": len(rows)}
-    for name in rows[0]:
+    for name in set(rows[0]) - {"repeat"}:
         known = [row[name] for row in rows if row[name] is not None]
         merged[name] = float(np.mean(known)) if len(known) == len(rows) else None
     shares = [row["swarm_tps_over_optimal_mean"] for row in rows]
     merged["swarm_tps_over_optimal_min"] = None if None in shares else min(shares)
-    return merged
+    merged |= _interval("swarm_tps_over_optimal", estimate(shares, "mean"))
+    return dict(sorted(merged.items()))
+
+
+def _compared(rows: list[Row], arms: Mapping[str, list[Row]]) -> Row:
+    # This arm's mean throughput over the oracle's, and ours over this arm's, population by population.
+    def tps(of: list[Row]) -> dict[int, float | None]:
+        return {row["repeat"]: row["swarm_tps_mean"] for row in of}
+
+    mine, oracle, ours = tps(rows), tps(arms.get(ORACLE, [])), tps(arms.get(OURS, []))
+    found: Row = {}
+    for name, ratio in (
+        ("swarm_tps_over_oracle", paired_ratio(mine, oracle)),
+        ("swarmlab_tps_over_this", paired_ratio(ours, mine)),
+    ):
+        found |= {name: None if ratio is None else ratio.value, **_interval(name, ratio)}
+    return found
+
+
+def _interval(name: str, known: Estimate | None) -> Row:
+    low, high = (None, None) if known is None else (known.low, known.high)
+    return {f"{name}_low": low, f"{name}_high": high}

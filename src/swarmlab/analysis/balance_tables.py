@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     ("tokens\n/s", "swarm_tps_mean", ".1f"),
     ("share of\nbound", "swarm_tps_over_optimal_mean", ".1%"),
+    ("over\noracle", "swarm_tps_over_oracle", ".2f"),
     ("time\nat 0", "zero_throughput_share", ".1%"),
     ("moves", "moves", ".0f"),
     ("no-op", "noop_reloads", ".0f"),
@@ -23,7 +24,7 @@ COLUMNS = (
     ("redun-\ndant", "redundant_loads", ".0f"),
     ("cap.\nlost", "capacity_lost_share", ".1%"),
 )
-OF_MOVES = 3  # columns from here on mean nothing for the bound
+OF_MOVES = 4  # columns from here on mean nothing for the bound
 
 
 def balance_table(summary: Mapping[str, Any], title: str) -> Table:

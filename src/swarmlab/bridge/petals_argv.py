@@ -16,7 +16,10 @@ from typing import Any, NoReturn
 
 from swarmlab.errors import BadInput
 
-TYPES = {"int": int, "float": float}  # of any other, any text is let through: petals says what it thinks of it
+TYPES = {
+    "int": int,
+    "float": float,
+}  # of any other, any text is let through: petals says what it thinks of it
 PLAIN = ("action", "nargs")
 
 

@@ -68,15 +68,18 @@ class Moves:
     def span(self, start: int) -> Span:
         return Span(start, start + self.old.length)
 
-    def best(self, *, shunned: tuple[Span, ...] = (), near_equal: float = 0.02) -> Span | None:
+    def best(
+        self, *, shunned: tuple[Span, ...] = (), near_equal: float = 0.02, anywhere: bool = False
+    ) -> Span | None:
         """The safe move that is worth most; among near-equal ones the one that loads least; None if none gains.
 
         :param shunned: spans not to go to
         :param near_equal: difference in worth, as a share of the best, that does not matter
+        :param anywhere: moves that are not safe, too
         """
         starts = np.array([span.start for span in shunned if span.length == self.old.length], dtype=np.int64)
         start = loops().best_start(
-            self.worth, self.blocks_loaded, self.safe, self.old.start, starts, near_equal
+            self.worth, self.blocks_loaded, self.safe | anywhere, self.old.start, starts, near_equal
         )
         return None if start < 0 else self.span(start)
 

@@ -6,7 +6,9 @@ from swarmlab.scenarios.simulated import SimulatedSwarm, chosen_variants
 from swarmlab.settings import RunSettings
 from swarmlab.sim.population import churn_members
 
-VARIANTS = {"complete": {}, "lapses": {"lapses_per_hour": 1.0}, "slow_news": {"announce_delay_s": 60.0}}
+LAPSES, FEW = {"lapses_per_hour": 1.0}, {"n_servers": 20, "active_min": 20, "active_max": 20}
+DEFAULT = {"complete": {}, "lapses": LAPSES, "slow_news": {"announce_delay_s": 60.0}}
+VARIANTS = DEFAULT | {"few": FEW, "few_lapses": FEW | LAPSES}
 
 
 def build_churn(settings: RunSettings) -> SimulatedSwarm:
@@ -14,5 +16,5 @@ def build_churn(settings: RunSettings) -> SimulatedSwarm:
 
     :raises BadInput: for scenarios that there are not
     """
-    variants = chosen_variants(settings.scenarios, VARIANTS)
+    variants = chosen_variants(settings.scenarios, VARIANTS, DEFAULT)
     return SimulatedSwarm(settings.sim, variants, settings.arms, settings.seed, churn_members)

@@ -8,6 +8,7 @@ from typing import Any
 from swarmlab.placement.appendix_d import AppendixD
 from swarmlab.placement.registry import POLICIES
 from swarmlab.record.rundir import RunDir
+from swarmlab.sim.oracle import ORACLE, Oracle
 from swarmlab.sim.world import Arm
 from swarmlab.types import Event
 
@@ -18,6 +19,8 @@ def arm_of(name: str) -> Arm:
     """The policy of an arm, and the server that carries it out: only ours keeps what it has loaded."""
     if name in GAIN_PERCENT:
         return Arm(name, AppendixD(p=GAIN_PERCENT[name] / 100))
+    if name == ORACLE:
+        return Arm(name, Oracle(), keeps_overlap=True)
     return Arm(name, POLICIES[name](), keeps_overlap=name == "swarmlab")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.placement_arms import arm_of, record
+from swarmlab.sim.oracle import ORACLE
 from swarmlab.sim.population import Member
 from swarmlab.sim.settings import SimSettings
-from swarmlab.sim.simulate import OPTIMAL, optimum, simulate
+from swarmlab.sim.simulate import OPTIMAL, loaded_bounds, optimum, simulate
 from swarmlab.types import Event
 
 CPU_S_PER_HOUR = 1.0  # of one simulated hour of one arm, roughly
@@ -60,15 +62,34 @@ class SimulatedSwarm:
         """Simulate every arm on every population and record it."""
         for repeat in range(self.sim.repeats):
             seed = self.seed + repeat
-            members = self.draw(self.sim, seed)
-            limit = optimum(self.sim, members, seed)
+            play = cache(partial(_play, seed))
             for scenario, changes in self.variants.items():
                 settings = replace(self.sim, **changes)
+                members = self.draw(settings, seed)
                 for arm in (OPTIMAL, *self.arms):
                     progress.begin(scenario, arm)
-                    events = limit if arm == OPTIMAL else simulate(settings, members, arm_of(arm), seed)
+                    events = play(arm, members, tuple(asdict(news_free(settings, arm)).items()))
                     record(run_dir, events, scenario=scenario, repeat=repeat)
                     progress.end(scenario, arm, "done", f"population {repeat}: {_words(events)}")
+
+
+def news_free(settings: SimSettings, arm: str) -> SimSettings:
+    """The settings that matter to an arm: bounds and the oracle do not depend on what servers are told, or when."""
+    if arm not in (OPTIMAL, ORACLE):
+        return settings
+    return replace(settings, announce_delay_s=0.0, view_age_s=0.0, lapses_per_hour=0.0)
+
+
+def _play(
+    seed: int, arm: str, members: tuple[Member, ...], settings: tuple[tuple[str, Any], ...]
+) -> Sequence[Event]:
+    sim = SimSettings(**dict(settings))
+    if arm != OPTIMAL:
+        return simulate(sim, members, arm_of(arm), seed)
+    return [
+        replace(event, fields={**event.fields, "loaded_tps": bound})
+        for event, bound in zip(optimum(sim, members, seed), loaded_bounds(sim, members), strict=True)
+    ]
 
 
 def _words(events: Sequence[Event]) -> str:
@@ -77,12 +98,18 @@ def _words(events: Sequence[Event]) -> str:
     return f"mean {sum(samples) / len(samples):.1f} tokens/s, {moves} moves"
 
 
-def chosen_variants(wanted: Any, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def chosen_variants(
+    wanted: Any,
+    known: Mapping[str, Mapping[str, Any]],
+    default: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Mapping[str, Any]]:
     """The variants that ``scenarios`` names: ``default`` or ``all``, one, or a list.
 
+    :param default: None means all
     :raises BadInput: for one that there is not
     """
-    names = list(known) if wanted in ("default", "all") else [wanted] if isinstance(wanted, str) else wanted
+    groups = {"default": list(default or known), "all": list(known)}
+    names = wanted if isinstance(wanted, list) else groups.get(wanted, [wanted])
     for name in names:
         if name not in known:
             raise BadInput("scenarios", name, f"default, all, or some of {', '.join(known)}")

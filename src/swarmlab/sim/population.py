@@ -51,6 +51,10 @@ class Member:
     def present(self, at_s: float) -> bool:
         return any(visit.start_s <= at_s < visit.end_s for visit in self.visits)
 
+    def leaves_s(self, at_s: float) -> float:
+        """When the visit that goes on at a time ends; that time itself if none does."""
+        return next((visit.end_s for visit in self.visits if visit.start_s <= at_s < visit.end_s), at_s)
+
 
 def generator(seed: int, *concern: int) -> np.random.Generator:
     """A stream of random numbers of its own for each concern, so that using one more never shifts another."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swarmlab.placement.problem import Placement, Problem
-from swarmlab.placement.search import good_placement
+from swarmlab.placement.search import good_placement, relaxed_bound
+from swarmlab.sim.oracle import Oracle
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import TIME_DIGITS, Arm, World
 from swarmlab.types import Event
@@ -26,6 +28,8 @@ def simulate(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: i
 
     :param seed: of checks, delays, lapses and the policy's own draws; the population is in ``members``
     """
+    if isinstance(arm.policy, Oracle):
+        settings = replace(settings, announce_delay_s=0.0, view_age_s=0.0, lapses_per_hour=0.0)
     world = World(arm, settings, seed)
     for index, member in enumerate(members):
         world.env.process(ServerLife(world, member, index).run())
@@ -57,6 +61,29 @@ def optimum(settings: SimSettings, members: Sequence[Member], seed: int) -> list
         }
         events.append(Event(round(at_s, TIME_DIGITS), "balance", OPTIMAL, fields))
     return events
+
+
+def loaded_bounds(settings: SimSettings, members: Sequence[Member]) -> list[float]:
+    """Of each sample: what nobody can pass who pays for loading, even if all moves after the first load were free.
+
+    A server counts from when it can have loaded its blocks, as if it had chosen them without a moment's wait.
+    """
+    bounds = []
+    known: dict[tuple[str, ...], float] = {}
+    for number in range(int(np.ceil(settings.duration_s / settings.sample_every_s))):
+        at_s = number * settings.sample_every_s
+        there = [member for member in members if _loaded(settings, member, at_s)]
+        names = tuple(member.name for member in there)
+        if names not in known:
+            known[names] = relaxed_bound(_problem(settings, there))
+        bounds.append(known[names])
+    return bounds
+
+
+def _loaded(settings: SimSettings, member: Member, at_s: float) -> bool:
+    width = min(member.n_blocks, settings.n_blocks)
+    load_s = settings.s_per_move + settings.s_per_block * width
+    return any(visit.start_s + load_s <= at_s < visit.end_s for visit in member.visits)
 
 
 def _problem(settings: SimSettings, there: Sequence[Member]) -> Problem:

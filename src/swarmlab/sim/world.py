@@ -10,6 +10,7 @@ import simpy
 
 from swarmlab.placement.layout import block_sums, layout_of
 from swarmlab.sim.dht import Dht
+from swarmlab.sim.oracle import Oracle, Truth
 from swarmlab.types import Event
 
 if TYPE_CHECKING:
@@ -57,8 +58,12 @@ class World:
 
     def __post_init__(self) -> None:
         sim = self.settings
-        self.dht = Dht(
-            sim.n_blocks, sim.view_age_s, sim.update_period_s, sim.expiration_s, sim.announce_delay_s
+        news = (sim.n_blocks, sim.view_age_s, sim.update_period_s, sim.expiration_s, sim.announce_delay_s)
+        policy = self.arm.policy
+        self.dht = (
+            Truth(*news, present=self.present, ends_s=policy.ends_s)
+            if isinstance(policy, Oracle)
+            else Dht(*news)
         )
 
     @property

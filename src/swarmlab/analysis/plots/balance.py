@@ -27,6 +27,8 @@ TITLES = {
     "complete": "records are complete",
     "lapses": "each server is unseen for a minute, once an hour",
     "slow_news": "records are seen after a minute",
+    "few": "20 servers, records are complete",
+    "few_lapses": "20 servers, unseen for a minute, once an hour",
 }
 
 
