@@ -95,6 +95,22 @@ def test_another_checkpoint_of_the_same_name_is_another_block(tiny, tmp_path):
     assert not torch.equal(output(before.module), output(after.module))
 
 
+@pytest.mark.parametrize(("place", "revision"), [("model", ""), ("snapshots/c0ffee", "c0ffee")])
+def test_the_file_says_what_made_it(tiny, tmp_path, place, revision):
+    folder = tmp_path / place
+    shutil.copytree(tiny, folder)
+    store = BlockStore(tmp_path / "store")
+    loader = loader_for(recipe_for(folder), store)
+    loader.load(3)
+    key = loader.key(3)
+    assert key
+    found = store.get(key)
+    assert found
+    assert (found.facts["model"], found.facts["revision"]) == (str(folder), revision)
+    assert found.facts["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert found.facts["versions"].keys() >= {"bitsandbytes", "petals"}
+
+
 def test_a_damaged_file_is_made_again(tiny, tmp_path):
     recipe, store = recipe_for(tiny), BlockStore(tmp_path)
     fresh = loader_for(recipe, store).load(3)

@@ -42,9 +42,7 @@ def content_of_adapter(recipe: BlockRecipe, adapter: str) -> str:
 
 
 def revision_of(recipe: BlockRecipe) -> str:
-    """The commit of a repository of the hub, as far as it is known; empty for a folder."""
-    if Path(recipe.model_path).is_dir():
-        return ""
+    """The commit of a repository of the hub, as far as it is known; empty for any other folder."""
     # the hub's cache: .../snapshots/COMMIT/config.json
     folder = _local_file(recipe, recipe.model_path, "config.json").parent
     return folder.name if folder.parent.name == "snapshots" else str(recipe.revision or "")
