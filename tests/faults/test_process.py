@@ -20,13 +20,15 @@ from swarmlab.faults.schedule import Fault
 from swarmlab.health.processes import group_states
 from swarmlab.types import Span
 
-# a leader with two helpers; SIGTERM ends it in order, helpers with it
+# a leader with two helpers, one of them by the name of a network daemon; SIGTERM ends it in order, helpers with it
 GROUP = """
-import os, signal, sys
+import ctypes, os, signal, sys
 helpers = []
-for _ in range(2):
+for name in (b"helper", b"p2pd"):
     pid = os.fork()
     if pid == 0:
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+        print("up", flush=True)
         signal.pause()
     helpers.append(pid)
 def leave(*_):
@@ -57,7 +59,8 @@ class FakeSwarm:
             [sys.executable, "-c", GROUP], stdout=subprocess.PIPE, start_new_session=True, text=True
         )
         assert self.leader.stdout is not None
-        self.leader.stdout.readline()
+        for _ in range(3):
+            self.leader.stdout.readline()
 
     def _signal(self, number, leader_only=False):
         try:
@@ -146,6 +149,34 @@ def test_a_stop_is_confirmed_when_every_process_is_stopped(swarm):
     assert psutil.STATUS_STOPPED not in group_states(swarm.pgid()).values()
     life.cleanup()
     assert life.valid
+
+
+def test_a_server_that_is_cut_off_has_no_network_daemon_and_does_nothing(swarm):
+    life, rows = live(Fault.CUT, swarm)
+    pgid = swarm.pgid()
+    life.setup()
+    life.inject()
+    life.confirm()
+    states = group_states(pgid)
+    assert set(states.values()) == {psutil.STATUS_STOPPED}
+    assert len(states) == 2
+    assert "p2pd" not in {psutil.Process(pid).name() for pid in states}
+    life.heal()
+    assert group_states(pgid) == {}
+    assert len(group_states(swarm.pgid())) == 3
+    life.cleanup()
+    assert [row["ok"] for row in rows] == [True] * 5
+
+
+def test_a_cut_that_finds_no_network_daemon_is_not_confirmed(swarm, monkeypatch):
+    monkeypatch.setattr(process, "DAEMON", "another")
+    life, rows = live(Fault.CUT, swarm)
+    life.setup()
+    with pytest.raises(FaultFailed):
+        life.inject()
+    life.cleanup()
+    assert swarm.answers("s", 0)
+    assert [row["ok"] for row in rows] == [True, False, True]
 
 
 def test_continuing_and_restarting_are_faults_of_their_own(swarm):

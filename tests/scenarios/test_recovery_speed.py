@@ -10,6 +10,7 @@ import pytest
 
 from swarmlab.channel import ChannelClosed
 from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.faults import process
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import recovery_speed
@@ -77,6 +78,7 @@ class PlayedSwarm:
         }
         self.state = dict.fromkeys(self.servers, "running")
         self.killed, self.client = [], PlayedClient(self, **client)
+        self.has_daemon = dict.fromkeys(range(len(self.servers)), True)
 
     def spawn(self, kind, name, args):
         assert (kind, name) == ("speed_client", f"client-{args['arm']}")
@@ -84,14 +86,15 @@ class PlayedSwarm:
 
     def kill_child(self, child): ...
 
-    def kill(self, name):
+    def stop(self, name):
         self.state[name] = "dead"
         return True
 
-    stop = cont = leave = kill
+    kill = cont = leave = stop
 
     def restart(self, name):
         self.state[name] = "running"
+        self.has_daemon[self.servers[name].pgid] = True
 
     def answers(self, name, _timeout_s):
         return self.state[name] == "running"
@@ -99,7 +102,13 @@ class PlayedSwarm:
     def wait_ready(self, names, _deadline_s): ...
 
     def group_states(self, name, pgid):
-        return {pgid: "sleeping"} if self.state[name] == "running" else {}
+        return {pgid: "sleeping" if self.state[name] == "running" else "stopped"}
+
+    def name_of(self, pid):
+        return process.DAEMON if self.has_daemon[pid] else "python"
+
+    def kill_daemon(self, pid, _signal):
+        self.has_daemon[pid] = False
 
 
 @pytest.fixture
@@ -114,6 +123,8 @@ def run(tmp_path, monkeypatch):
         def deploy(spec, _run_dir, *, on_state):
             on_state("a1", "online", "")
             swarms.append(PlayedSwarm(spec, **client))
+            monkeypatch.setattr(process, "_name", swarms[-1].name_of)
+            monkeypatch.setattr(process.os, "kill", swarms[-1].kill_daemon)
             yield swarms[-1]
 
         monkeypatch.setattr(recovery_speed, "deploy", deploy)

@@ -14,7 +14,7 @@ Array = np.ndarray
 Arrays = Mapping[str, Array]
 Tokens = list[tuple[int, ...]]  # one entry per token index, in it one id per row of the batch
 
-FAILURES = frozenset({"kill", "stop", "leave", "move"})
+FAILURES = frozenset({"kill", "stop", "cut", "leave", "move"})
 PLANNED = frozenset({"renewed"})  # causes for which a session changes servers although nobody failed
 
 

@@ -98,7 +98,6 @@ class Router:
         :raises NoRoute: if none appears
         """
         asked_at_s, retry_s = time.monotonic(), self._settings.retry_s
-        self.keep_fresh()
         view = await self._fresh_view(self._settings.view_max_age_s)
         outdated = view.seen_at_s < asked_at_s
         while True:

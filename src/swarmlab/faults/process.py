@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from swarmlab.types import Span
 
 POLL_S = 0.02
+DAEMON = "p2pd"  # the process through which a server talks to others
 CONFIRM_S = 10.0
 ANSWER_S = 2.0
 READY_S = 90.0
@@ -85,25 +89,44 @@ class ProcessFault:
         if self.fault is Fault.RESTART:
             self._control.restart(self.name)
             return "started"
-        signal = {
+        order = {
             Fault.KILL: self._control.kill,
             Fault.STOP: self._control.stop,
             Fault.CONT: self._control.cont,
             Fault.LEAVE: self._control.leave,
             Fault.PAUSE: self._control.stop,
+            Fault.CUT: self._cut,
             Fault.MOVE: self._control.leave,
         }[self.fault]
-        _require(signal(self.name), f"{self.name} was gone")
+        _require(order(self.name), f"{self.name} was gone")
         if self._to is not None:
             _until(lambda: not self._states(), "all processes are gone")
             self._home = self._control.hold(self.name, self._to)
             self._control.restart(self.name)
         return f"process group {self._pgid}"
 
+    def _cut(self, name: str) -> bool:
+        """Kill the network daemon of a server that is stopped; whether there was one."""
+        if not self._control.stop(name):
+            return False
+        daemons = [pid for pid in self._states() if _name(pid) == DAEMON]
+        for pid in daemons:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(daemons)
+
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
             waited_s = _until(lambda: not self._states(), "all processes are gone")
             return f"all processes gone after {waited_s:.3f} s"
+        if self.fault is Fault.CUT:
+            waited_s = _until(
+                lambda: (
+                    _all_stopped(states := self._states()) and not any(_name(pid) == DAEMON for pid in states)
+                ),
+                "the network daemon is gone and all else is stopped",
+            )
+            return f"network daemon gone, all else stopped, after {waited_s:.3f} s"
         if self.fault in (Fault.STOP, Fault.PAUSE):
             waited_s = _until(lambda: _all_stopped(self._states()), "all processes are stopped")
             if self._seconds is not None:  # from now on: a pause that was not seen by anybody would be none
@@ -144,6 +167,13 @@ class ProcessFault:
         self._control.wait_ready([self.name], self.ready_s)
         self._pgid = self._pgid_of()
         return f"serving after {time.monotonic() - started:.3f} s"
+
+
+def _name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _all_stopped(states: dict[int, str]) -> bool:

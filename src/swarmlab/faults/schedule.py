@@ -25,6 +25,7 @@ class Fault(StrEnum):
     RESTART = "restart"  # a dead server comes back with its identity
     LEAVE = "leave"  # SIGTERM: the server says goodbye and ends
     PAUSE = "pause"  # SIGSTOP, and SIGCONT after ``seconds``: the machine is slow for a while
+    CUT = "cut"  # its network daemon is killed, everything else of it stopped: off the network, and off the processor
     MOVE = "move"  # the server drops its blocks and comes back with others, as after a rebalancing
 
 

@@ -195,7 +195,7 @@ class ArmRun:
         here = {"token": message["token"], "at_span": message["span"], "request": message["request"]}
         for spec in due(self._specs, **here):
             target = self._target(spec, chain, is_place=message["span"] is not None)
-            if spec.fault in (Fault.KILL, Fault.STOP, Fault.LEAVE, Fault.MOVE):
+            if spec.fault in (Fault.KILL, Fault.STOP, Fault.CUT, Fault.LEAVE, Fault.MOVE):
                 self._fallen.append(target)
             if spec.after_s is None:
                 self._inject(spec, target)

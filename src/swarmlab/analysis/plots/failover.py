@@ -175,6 +175,8 @@ def _look(style: ArmStyle) -> dict[str, Any]:
 
 def _what_failed(confirmed: Row) -> str:
     span = f"blocks {confirmed['span_start']}:{confirmed['span_end']}"
-    verb = {"kill": "killed", "stop": "stopped", "leave": "left", "move": "moved"}[confirmed["fault"]]
+    verb = {"kill": "killed", "stop": "stopped", "cut": "cut off", "leave": "left", "move": "moved"}[
+        confirmed["fault"]
+    ]
     token = confirmed["at_token"]
     return f"{span} {verb} " + (f"before token {token}" if token else "while the prompt is processed")

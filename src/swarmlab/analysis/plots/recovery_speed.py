@@ -70,7 +70,7 @@ def caption(rows: list[tuple[str, str, Mapping[str, Any]]], info: Mapping[str, A
     sessions = sum(cell["sessions"] for _, _, cell in rows)
     return (
         f"n = {sessions} sessions with one failure each; the servers of one span, or of the first and the last of "
-        f"three at the same moment, are killed between two steps. {provenance(info)} Floor: by petals' own code "
+        f"three at the same moment, are cut off between two steps. {provenance(info)} Floor: by petals' own code "
         "without a failure, on the servers that took over, all failed spans at once, the fastest of the repeats. A "
         "standby has been fed all but the newest tokens before the failure, so it can be faster than any replay."
     )
