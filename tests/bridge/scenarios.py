@@ -630,6 +630,18 @@ async def one_death_that_two_sessions_meet_is_one_failure(driver: Driver) -> Non
         assert dead.name not in one.banned
 
 
+@scenario((0, 6))
+async def the_only_holder_is_back_before_the_client_hears_of_it(driver: Driver) -> None:
+    other = driver.accompany()
+    assert await driver.step(10)
+    driver.swarm.dht_answers = False  # as long as one of its nodes hangs
+    only = driver.server_at(0)
+    only.kill()
+    await asyncio.sleep(0.1)
+    only.restart()
+    assert await took_s(other) < 0.5, "a session that has met no failure waited for the DHT"
+
+
 @scenario(*THREE, *THREE)
 async def a_session_keeps_to_what_it_has_learnt_itself(driver: Driver) -> None:
     """That a server serves another session does not make it good for one that it refuses."""

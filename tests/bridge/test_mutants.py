@@ -374,6 +374,12 @@ MUTANTS = [
         "another_session_knows_who_is_dead",
     ),
     Mutant(
+        "what others told is waited for where nobody else serves",
+        blame,
+        [("return own if last_resort else own |", "return own |")],
+        "the_only_holder_is_back_before_the_client_hears_of_it",
+    ),
+    Mutant(
         "what a session has learnt about itself is held against the server",
         blame,
         [("if attempt.cause in OF_THE_SERVER:", "if True:")],

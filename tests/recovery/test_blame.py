@@ -47,6 +47,13 @@ def test_what_others_told_is_over_when_the_server_has_served_anybody_since(sessi
     assert one.excluded(101.0, VIEW) == set()
 
 
+def test_where_nobody_else_serves_what_others_told_is_no_reason_to_wait(sessions):
+    one, other = sessions
+    one.failed(attempt(Cause.BROKEN), 100.0, VIEW)
+    assert other.excluded(100.0, VIEW, last_resort=True) == set()
+    assert one.excluded(100.0, VIEW, last_resort=True) == {"a"}
+
+
 def test_suspects_are_those_of_both(sessions):
     one, other = sessions
     one.failed(attempt(Cause.HUNG), 100.0, VIEW)

@@ -45,11 +45,9 @@ class Blame:
             self._own.succeeded(peer_id)
 
     def excluded(self, now_s: float, view: SwarmView, *, last_resort: bool = False) -> frozenset[str]:
-        """As BanTable.excluded."""
-        own, shared = (
-            bans.excluded(now_s, view, last_resort=last_resort) for bans in (self._own, self._shared)
-        )
-        return own | shared
+        """As BanTable.excluded. What others told is a reason to go to somebody else, but none to wait."""
+        own = self._own.excluded(now_s, view, last_resort=last_resort)
+        return own if last_resort else own | self._shared.excluded(now_s, view)
 
     def suspects(self) -> frozenset[str]:
         """As BanTable.suspects."""
