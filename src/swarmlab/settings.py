@@ -23,7 +23,7 @@ from swarmlab.analysis.recovery_speed_grid import check as check_speed
 from swarmlab.errors import BadInput
 from swarmlab.health.capacity import QUANTS
 from swarmlab.recovery.settings import RecoverySettings
-from swarmlab.sim.settings import SimSettings
+from swarmlab.sim.settings import ScaleSettings, SimSettings, check_scale
 from swarmlab.sim.settings import check as check_sim
 from swarmlab.swarm.cluster import ClusterSettings
 from swarmlab.swarm.cluster import check as check_cluster
@@ -49,7 +49,11 @@ PLACEMENT_ARMS = (
 )  # fmt: skip
 REAL_PLACEMENT_ARMS = ("petals", "recheck", "pinned", "appendix_d", "swarmlab")
 ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), REAL_PLACEMENT_ARMS)
+<<<<<<< HEAD
+ARMS_OF |= {"report_389": PLACEMENT_ARMS, "scale": PLACEMENT_ARMS}
+=======
 ARMS_OF |= {"report_389": PLACEMENT_ARMS}
+>>>>>>> origin/main
 ARMS_OF |= dict.fromkeys(("appendix_e", "churn"), (*PLACEMENT_ARMS, "oracle"))
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -199,6 +203,7 @@ class RunSettings:
     rates: GridSettings = field(default_factory=GridSettings)
     speed: SpeedSettings = field(default_factory=SpeedSettings)
     sim: SimSettings = field(default_factory=SimSettings)
+    scale: ScaleSettings = field(default_factory=ScaleSettings)
     rebalance: RebalanceSettings = field(default_factory=RebalanceSettings)
 
     def recovery_settings(self) -> RecoverySettings:
@@ -326,6 +331,7 @@ def _check(settings: RunSettings, *, elsewhere: bool) -> None:
             raise BadInput(name, value, "a number above 0")
     settings.recovery_settings()
     check_sim(settings.sim)
+    check_scale(settings.scale)
     check_rebalance(settings.rebalance)
     check_cluster(settings.cluster, settings.swarm.device)
     check_network(settings.network)

@@ -164,3 +164,20 @@ def copied(path, folder):
     import shutil
 
     return shutil.copytree(path, folder / "copy")
+
+
+def test_sizes_are_measured_each_in_a_process_of_its_own(tmp_path):
+    path = played(
+        ["+exp=scale", "scale.sizes=[12,24]", "arms=[join_only]", "sim.duration_s=900", "sim.warm_up_s=600"],
+        tmp_path,
+    )
+    summary = check.judge(path)
+    assert list(summary.scenarios) == ["n=12", "n=24"]
+    assert all(cell["join_only"]["cpu_s"] > 0 for cell in summary.scenarios.values())
+    assert sorted(found.suffix for found in draw_run(path)) == [".pdf", ".png"]
+
+
+@pytest.mark.parametrize("sizes", ["[]", "[0]", "[10,10]"])
+def test_impossible_sizes_are_refused(sizes):
+    with pytest.raises(BadInput, match=r"scale\.sizes"):
+        load(["+exp=scale", f"scale.sizes={sizes}"])

@@ -12,6 +12,7 @@ from swarmlab.judges import (
     rebalance,
     recovery_speed,
     report_389,
+    scale,
     sim_vs_real,
     simulated,
 )
@@ -27,6 +28,7 @@ JUDGES: dict[str, ModuleType] = {
     "report_389": report_389,
     "appendix_e": simulated,
     "churn": simulated,
+    "scale": scale,
 }
 
 

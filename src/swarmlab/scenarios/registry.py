@@ -12,6 +12,7 @@ from swarmlab.scenarios.failure_rates_build import build_failure_rates
 from swarmlab.scenarios.rebalance_build import build_rebalance, build_sim_vs_real
 from swarmlab.scenarios.recovery_speed_build import build_recovery_speed
 from swarmlab.scenarios.report_389 import build_report_389
+from swarmlab.scenarios.scale import build_scale
 from swarmlab.scenarios.soak_build import build_soak
 from swarmlab.settings import RunSettings
 
@@ -20,6 +21,7 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "report_389": build_report_389,
     "appendix_e": build_appendix_e,
     "churn": build_churn,
+    "scale": build_scale,
     "failover_soak": build_soak,
     "rebalance": build_rebalance,
     "rebalance_under_load": build_rebalance,

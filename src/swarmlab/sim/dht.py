@@ -35,6 +35,7 @@ class Dht:
         self._peers: list[str] = []  # in order, as a view has them
         self._hidden_until_s: dict[str, float] = {}
         self._last: SwarmView | None = None
+        self.n_renewals = 0
         self._due: list[tuple[float, str, int]] = []  # next renewals, a heap
         self._expiries: list[tuple[float, str]] = []  # a heap; an entry may be out of date
         self._visits: dict[str, int] = {}  # the visit whose renewals go on
@@ -88,6 +89,7 @@ class Dht:
                 heapq.heappop(due)
                 del self._ended_s[peer, visit]
                 continue
+            self.n_renewals += 1
             heapq.heapreplace(due, (at_s + self.update_period_s, peer, visit))
             record = records.get(peer)
             # what is in the DHT when a renewal arrives is what the server said last before it sent that

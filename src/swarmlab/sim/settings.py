@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from swarmlab.errors import BadInput
 
@@ -73,6 +73,25 @@ class SimSettings:
     lifetime_max_s: float = 21600.0
     crash_share: float = 0.0
     optimum_kicks: int = 50
+
+
+@dataclass
+class ScaleSettings:
+    """Which sizes of a swarm are tried.
+
+    :param sizes: numbers of servers, each once
+    """
+
+    sizes: list[int] = field(default_factory=lambda: [100, 300, 1000])
+
+
+def check_scale(scale: ScaleSettings) -> None:
+    """
+    :raises BadInput: if no swarm follows from it
+    """
+    sizes = scale.sizes
+    if not sizes or any(size < 1 for size in sizes) or len(set(sizes)) < len(sizes):
+        raise BadInput("scale.sizes", sizes, "one or more numbers of at least 1, each once")
 
 
 def check(settings: SimSettings) -> None:

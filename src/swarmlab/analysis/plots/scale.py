@@ -1,0 +1,68 @@
+"""Draws what simulating larger and larger swarms takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.style import style_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
+
+GOALS = ((1000, 60.0), (10_000, 900.0))  # servers, and seconds that a simulated day of them may take
+
+
+def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
+    """CPU time of a simulated day and memory, both by the number of servers, in logarithms.
+
+    :param summary: as in ``summary.json``
+    :param info: ``run.json``, for the caption
+    """
+    scenarios = summary["scenarios"]
+    arms = sorted({arm for of in scenarios.values() for arm in of}, key=lambda arm: style_of(arm).order)
+    with rc_context(LOOK):
+        figure = Figure(figsize=(8.0, 3.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for arm in arms:
+            cells = [of[arm] for of in scenarios.values() if arm in of]
+            grown = summary["arms"].get(arm, {}).get("cpu_growth_exponent")
+            label = style_of(arm).label + ("" if grown is None else f": grows as n^{grown:.2f}")
+            _draw(left, arm, cells, "cpu_s_per_day", label)
+            _draw(right, arm, cells, "rss_mib", style_of(arm).label)
+        for size, seconds in GOALS:
+            left.plot([size], [seconds], "_", color="0.2", markersize=14, markeredgewidth=1.5)
+            words = f"goal: {seconds:g} s"
+            left.annotate(
+                words, (size, seconds), (0, 5), textcoords="offset points", ha="center", fontsize=SMALL
+            )
+        left.set_ylabel("CPU seconds for a simulated day")
+        right.set_ylabel("memory at its largest, MiB")
+        left.legend(fontsize=SMALL, loc="upper left")
+        for axes in (left, right):
+            axes.set_xlabel("servers")
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            draw_grid(axes, "both")
+        figure.suptitle("Simulating a swarm: time and memory by its size")
+        hours = next(iter(next(iter(scenarios.values())).values()))["simulated_s"] / 3600
+        put_caption(
+            figure,
+            f"Each point: {hours:g} simulated hours in a process of its own, times 24 / {hours:g} for the day; of "
+            f"several repeats the median. CPU time of one process on one core, so that other work on the machine "
+            f"counts little. {provenance(info)}",
+        )
+    return figure
+
+
+def _draw(axes: Axes, arm: str, cells: list[Mapping[str, Any]], column: str, label: str) -> None:
+    style = style_of(arm)
+    axes.plot(
+        [cell["servers"] for cell in cells], [cell[column] for cell in cells], color=style.color, marker=style.marker,
+        linestyle=style.line, label=label, markersize=4.5,
+    )  # fmt: skip
