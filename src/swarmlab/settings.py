@@ -49,11 +49,7 @@ PLACEMENT_ARMS = (
 )  # fmt: skip
 REAL_PLACEMENT_ARMS = ("petals", "recheck", "pinned", "appendix_d", "swarmlab")
 ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), REAL_PLACEMENT_ARMS)
-<<<<<<< HEAD
 ARMS_OF |= {"report_389": PLACEMENT_ARMS, "scale": PLACEMENT_ARMS}
-=======
-ARMS_OF |= {"report_389": PLACEMENT_ARMS}
->>>>>>> origin/main
 ARMS_OF |= dict.fromkeys(("appendix_e", "churn"), (*PLACEMENT_ARMS, "oracle"))
 
 DTYPES = ("float32", "float16", "bfloat16")

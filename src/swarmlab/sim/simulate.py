@@ -28,14 +28,11 @@ def simulate(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: i
 
     :param seed: of checks, delays, lapses and the policy's own draws; the population is in ``members``
     """
-<<<<<<< HEAD
     return run_world(settings, members, arm, seed).history
 
 
 def run_world(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: int) -> World:
     """The same, and the whole world at its end."""
-=======
->>>>>>> origin/main
     if isinstance(arm.policy, Oracle):
         settings = replace(settings, announce_delay_s=0.0, view_age_s=0.0, lapses_per_hour=0.0)
     world = World(arm, settings, seed)
