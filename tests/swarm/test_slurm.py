@@ -113,6 +113,78 @@ def test_ray_is_told_what_the_job_asked_for():
     assert slurm_member.resources(env) == ["--num-cpus=4", "--num-gpus=0"]
 
 
+@pytest.fixture
+def played_ray(monkeypatch, tmp_path):
+    """``ray start`` is a script that succeeds at the given attempt; each attempt leaves a line in ``attempts``."""
+
+    def play(succeeds_at):
+        script = tmp_path / "ray.sh"
+        script.write_text(
+            f"echo x >> {tmp_path}/attempts\nif [ $(wc -l < {tmp_path}/attempts) -ge {succeeds_at} ]; then\n"
+            'echo "Ray runtime started."; exec sleep 600; fi\necho "timed out during startup"; exit 1\n'
+        )
+        monkeypatch.setattr(slurm_member, "RAY", ["sh", str(script)])
+
+    return play
+
+
+def test_ray_is_tried_again_and_ended_with_the_block(played_ray, tmp_path):
+    played_ray(2)
+    env = {**os.environ, "SLURM_JOB_ID": f"test-{os.getpid()}"}
+    folder = slurm_member.ray_folder(env)
+    folder.mkdir()
+    with slurm_member.ray_running([], env, tmp_path / "ray-0.log") as process:
+        assert process.poll() is None
+    assert process.poll() is not None
+    assert (tmp_path / "attempts").read_text() == "x\n" * 2
+    assert not folder.exists()
+
+
+def test_a_ray_that_never_starts_is_told_with_its_last_words(played_ray, tmp_path):
+    played_ray(99)
+    env = {**os.environ, "SLURM_JOB_ID": f"test-{os.getpid()}"}
+    with (
+        pytest.raises(SwarmFailed, match=r"does not start(.|\n)*timed out during startup"),
+        slurm_member.ray_running([], env, tmp_path / "ray-0.log"),
+    ):
+        pytest.fail("it was taken for running")
+    assert (tmp_path / "attempts").read_text() == "x\n" * slurm_member.START_TRIES
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_task_says_where_it_is_and_when_it_is_over(played_ray, monkeypatch, tmp_path, fails):
+    played_ray(99 if fails else 1)
+    monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
+    monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
+    monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "0")
+    monkeypatch.setattr(
+        slurm_member.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 3)
+    )
+    if fails:
+        with pytest.raises(SwarmFailed):
+            slurm_member.lead(tmp_path, EXP)
+        assert not (tmp_path / "address").exists()
+    else:
+        assert slurm_member.lead(tmp_path, EXP) == 3
+        assert (tmp_path / "address").read_text().count(":") == 1
+        assert len((tmp_path / "token").read_text()) == 64
+    assert (tmp_path / "over").read_text() == ("1" if fails else "3")
+
+
+def test_the_others_join_and_stay_until_it_is_over(played_ray, monkeypatch, tmp_path):
+    played_ray(1)
+    for name, value in {"JOB_ID": f"test-{os.getpid()}", "PROCID": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
+    monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "0")
+    slurm_member.publish(tmp_path, "address", "10.0.0.1:6379")
+    timer = threading.Timer(0.5, slurm_member.publish, (tmp_path, "over", "0"))
+    timer.start()
+    assert slurm_member.follow(tmp_path) == 0
+    timer.join()
+    assert (tmp_path / "ray-1.log").exists()
+
+
 @pytest.mark.swarm
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -14,21 +14,22 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.local import free_ports
 from swarmlab.swarm.machine import address_of
-from swarmlab.swarm.ready import wait_for
+from swarmlab.swarm.ready import log_tail, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ADDRESS, TOKEN, OVER = "address", "token", "over"
 JOIN_S = 600.0  # machines of a job do not start at the same moment
-HEAD_S = 120.0
+START_S, START_TRIES = 120.0, 3
+STARTED = b"Ray runtime started"  # printed by `ray start` when this machine's part of it is up
 LEAVE_S = 20.0
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
 
@@ -65,34 +66,68 @@ def ray_folder(env: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def ray_running(options: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ray's processes of this machine, ended with the block; nothing of them is left."""
-    process = subprocess.Popen([*RAY, *options], env=dict(env), start_new_session=True)
+def ray_running(
+    options: Sequence[str], env: Mapping[str, str], log_path: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Ray's processes of this machine, up; ended with the block, and nothing of them is left.
+
+    :param log_path: what they print
+    :raises SwarmFailed: if they do not come up
+    """
+    process = _started(options, env, log_path)
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(LEAVE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _end(process)
         shutil.rmtree(ray_folder(env), ignore_errors=True)
+
+
+def _started(options: Sequence[str], env: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+    """On a busy machine Ray gives up after 30 s, and the next attempt succeeds."""
+    for _ in range(START_TRIES):
+        if (process := _attempt(options, env, log_path)) is not None:
+            return process
+    raise SwarmFailed(
+        f"Ray does not start on {socket.gethostname()}; the end of {log_path}:\n{log_tail(log_path)}"
+    )
+
+
+def _attempt(
+    options: Sequence[str], env: Mapping[str, str], log_path: Path
+) -> subprocess.Popen[bytes] | None:
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            [*RAY, *options], env=dict(env), stdout=log, stderr=log, start_new_session=True
+        )
+    with suppress(TimeoutError):
+        wait_for(lambda: STARTED in log_path.read_bytes() or process.poll() is not None, START_S, "Ray is up")
+    if process.poll() is None and STARTED in log_path.read_bytes():
+        return process
+    _end(process)
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(LEAVE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def lead(folder: Path, overrides: Sequence[str]) -> int:
     """Task 0: the exit code of the experiment."""
     host = address_of("node")
-    address = f"{host}:{free_ports(1, set(), host)[0]}"
+    port = free_ports(1, set(), host)[0]
     publish(folder, TOKEN, secrets.token_hex(32))
-    env = {**os.environ, **_auth(folder), "SWARMLAB_RAY_ADDRESS": address}
-    port = address.partition(":")[2]
+    env = {**os.environ, **_ray_env(folder), "SWARMLAB_RAY_ADDRESS": f"{host}:{port}"}
     head = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+    options = [*head, f"--temp-dir={ray_folder(env)}", *resources(env)]
     code = 1
     try:
-        with ray_running([*head, f"--temp-dir={ray_folder(env)}", *resources(env)], env) as ray:
-            wait_for(lambda: _listens(host, int(port), ray), HEAD_S, "Ray's first process listens")
-            publish(folder, ADDRESS, address)
+        with ray_running(options, env, folder / "ray-0.log"):
+            publish(folder, ADDRESS, f"{host}:{port}")
             command = [sys.executable, "-m", "swarmlab.run", "cluster=slurm", *overrides]
             code = subprocess.run(command, env=env, check=False).returncode
     finally:
@@ -103,9 +138,9 @@ def lead(folder: Path, overrides: Sequence[str]) -> int:
 def follow(folder: Path) -> int:
     """Any other task: 0 when the experiment is over, however it ended; 1 if Ray ended first."""
     address = await_file(folder, ADDRESS, JOIN_S)
-    env = {**os.environ, **_auth(folder)}
+    env = {**os.environ, **_ray_env(folder)}
     options = [f"--address={address}", f"--node-ip-address={address_of('node')}", *resources(env)]
-    with ray_running(options, env) as ray:
+    with ray_running(options, env, folder / f"ray-{env['SLURM_PROCID']}.log") as ray:
         while not (folder / OVER).exists():
             if ray.poll() is not None:
                 return 1
@@ -113,20 +148,14 @@ def follow(folder: Path) -> int:
     return 0
 
 
-def _auth(folder: Path) -> dict[str, str]:
+def _ray_env(folder: Path) -> dict[str, str]:
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / TOKEN),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # nothing is served through Ray that would have to be finished first
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
-
-
-def _listens(host: str, port: int, ray: subprocess.Popen[bytes]) -> bool:
-    if ray.poll() is not None:
-        raise SwarmFailed(f"Ray ended with status {ray.returncode}")
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((host, port)) == 0
 
 
 def main() -> int:
