@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines are shared: how long an example takes says nothing about the code, and no test may depend on it.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 # A swarm of a handful of servers takes up to a minute to start on two busy cores, and a test may need two.
 SWARM_TIMEOUT_S = 420
