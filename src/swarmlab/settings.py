@@ -42,6 +42,7 @@ ARMS_OF = {
     "failover_soak": ("petals", "issue_patch", "swarmlab"),
     "failure_rates": ("restart", "cacheless", "swarmlab", "petals"),
     "recovery_speed": ("swarmlab", "swarmlab_standby"),
+    "record_dht": ("swarm",),
 }
 
 PLACEMENT_ARMS = (
@@ -159,6 +160,20 @@ class SoakSettings:
     new_tokens_max: int = 80
 
 
+@dataclass
+class RecorderSettings:
+    """How a running swarm is recorded.
+
+    :param n_blocks: of the model; None means as its servers announce
+    :param every_s: seconds between two looks
+    :param hash_peers: write names that cannot be traced back instead of peer ids
+    """
+
+    n_blocks: int | None = None
+    every_s: float = 10.0
+    hash_peers: bool = False
+
+
 # Hydra refuses to override fields of a frozen dataclass, and policy values are frozen: the same fields, thawed.
 RecoveryOptions: Any = make_dataclass(
     "RecoveryOptions",
@@ -176,6 +191,8 @@ class RunSettings:
     :param tolerance: largest difference of hidden states that still counts as identical
     :param floor_repeats: how often each recovery's floor is measured
     :param minutes: how long an experiment that has no end of its own goes on
+    :param initial_peers: addresses of a swarm that runs already
+    :param dht_prefix: of the keys of its model; None means the only one that is announced
     """
 
     experiment: str = MISSING
@@ -194,6 +211,9 @@ class RunSettings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
+    initial_peers: list[str] = field(default_factory=list)
+    dht_prefix: str | None = None
+    recorder: RecorderSettings = field(default_factory=RecorderSettings)
     recovery: RecoveryOptions = field(default_factory=RecoveryOptions)  # pyright: ignore[reportInvalidTypeForm]
     soak: SoakSettings = field(default_factory=SoakSettings)
     rates: GridSettings = field(default_factory=GridSettings)

@@ -10,6 +10,7 @@ from swarmlab.judges import (
     failover_soak,
     failure_rates,
     rebalance,
+    record_dht,
     recovery_speed,
     report_389,
     scale,
@@ -29,6 +30,7 @@ JUDGES: dict[str, ModuleType] = {
     "appendix_e": simulated,
     "churn": simulated,
     "scale": scale,
+    "record_dht": record_dht,
 }
 
 

@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "server", "old_start", "old_end", "new_start", "new_end", "kept", "loaded", "redundant", "no_op",
         "bytes_read", "read_s", "quantize_s", "adapter_s", "to_device_s", "out_of_service_s",
     ),
+    "views": ("scenario", "n_blocks", "servers", "seen_at_s", "problems"),
     "speed": (
         "scenario", "repeat", "servers", "simulated_s", "wall_s", "cpu_s", "events", "checks", "moves", "rss_bytes",
         "idle_rss_bytes", "swarm_tps_over_mean",

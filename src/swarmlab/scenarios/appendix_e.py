@@ -5,7 +5,7 @@ Servers come and go along a sine, each checks once a minute, and every arm meets
 
 from __future__ import annotations
 
-from swarmlab.scenarios.simulated import SimulatedSwarm, chosen_variants
+from swarmlab.scenarios.simulated import SimulatedSwarm, chosen_variants, drawn_or_recorded
 from swarmlab.settings import RunSettings
 from swarmlab.sim.population import sine_members
 
@@ -15,7 +15,8 @@ VARIANTS = {"instant": {"s_per_block": 0.0, "s_per_move": 0.0, "mean_choice_dela
 def build_appendix_e(settings: RunSettings) -> SimulatedSwarm:
     """The experiment that the settings describe.
 
-    :raises BadInput: for scenarios that there are not
+    :raises BadInput: for scenarios that there are not, or a recording that cannot be read
     """
     variants = chosen_variants(settings.scenarios, VARIANTS)
-    return SimulatedSwarm(settings.sim, variants, settings.arms, settings.seed, sine_members)
+    sim, draw = drawn_or_recorded(settings.sim, sine_members)
+    return SimulatedSwarm(sim, variants, settings.arms, settings.seed, draw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmlab.scenarios.simulated import SimulatedSwarm, chosen_variants
+from swarmlab.scenarios.simulated import SimulatedSwarm, chosen_variants, drawn_or_recorded
 from swarmlab.settings import RunSettings
 from swarmlab.sim.population import churn_members
 
@@ -14,7 +14,8 @@ VARIANTS = DEFAULT | {"few": FEW, "few_lapses": FEW | LAPSES}
 def build_churn(settings: RunSettings) -> SimulatedSwarm:
     """The experiment that the settings describe.
 
-    :raises BadInput: for scenarios that there are not
+    :raises BadInput: for scenarios that there are not, or a recording that cannot be read
     """
     variants = chosen_variants(settings.scenarios, VARIANTS, DEFAULT)
-    return SimulatedSwarm(settings.sim, variants, settings.arms, settings.seed, churn_members)
+    sim, draw = drawn_or_recorded(settings.sim, churn_members)
+    return SimulatedSwarm(sim, variants, settings.arms, settings.seed, draw)

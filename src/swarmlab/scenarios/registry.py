@@ -10,6 +10,7 @@ from swarmlab.scenarios.experiment import Experiment
 from swarmlab.scenarios.failover_build import build_failover
 from swarmlab.scenarios.failure_rates_build import build_failure_rates
 from swarmlab.scenarios.rebalance_build import build_rebalance, build_sim_vs_real
+from swarmlab.scenarios.record_dht import build_record_dht
 from swarmlab.scenarios.recovery_speed_build import build_recovery_speed
 from swarmlab.scenarios.report_389 import build_report_389
 from swarmlab.scenarios.scale import build_scale
@@ -22,6 +23,7 @@ BUILDERS: dict[str, Callable[[RunSettings], Experiment]] = {
     "appendix_e": build_appendix_e,
     "churn": build_churn,
     "scale": build_scale,
+    "record_dht": build_record_dht,
     "failover_soak": build_soak,
     "rebalance": build_rebalance,
     "rebalance_under_load": build_rebalance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
@@ -13,9 +13,12 @@ from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.placement_arms import arm_of, record
 from swarmlab.sim.oracle import ORACLE
 from swarmlab.sim.population import Member
+from swarmlab.sim.recorded import recorded
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.simulate import OPTIMAL, loaded_bounds, optimum, simulate
 from swarmlab.types import Event
+
+Draw: TypeAlias = Callable[[SimSettings, int], tuple[Member, ...]]
 
 CPU_S_PER_HOUR = 1.0  # of one simulated hour of one arm, roughly
 
@@ -32,7 +35,7 @@ class SimulatedSwarm:
     variants: Mapping[str, Mapping[str, Any]]
     arms: Sequence[str]
     seed: int
-    draw: Callable[[SimSettings, int], tuple[Member, ...]]
+    draw: Draw
 
     world: Literal["simulated"] = "simulated"
 
@@ -71,6 +74,21 @@ class SimulatedSwarm:
                     events = play(arm, members, tuple(asdict(news_free(settings, arm)).items()))
                     record(run_dir, events, scenario=scenario, repeat=repeat)
                     progress.end(scenario, arm, "done", f"population {repeat}: {_words(events)}")
+
+
+def drawn_or_recorded(sim: SimSettings, draw: Draw) -> tuple[SimSettings, Draw]:
+    """The settings and the population of a run: as drawn, or as recorded from a real swarm.
+
+    :raises BadInput: for a recording that cannot be read
+    """
+    if sim.from_record is None:
+        return sim, draw
+    found = recorded(sim.from_record)
+    if sim.repeats > 1:
+        raise BadInput("sim.repeats", sim.repeats, "1 with sim.from_record: there is one recorded population")
+    return replace(
+        sim, n_blocks=found.n_blocks, n_servers=len(found.members)
+    ), lambda _sim, _seed: found.members
 
 
 def news_free(settings: SimSettings, arm: str) -> SimSettings:

@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from swarmlab.sim.settings import SimSettings
+    from swarmlab.types import Span
 
 MINUTE_S = 60.0
 ARRIVING_S = 600.0
@@ -41,12 +42,14 @@ class Member:
     :param n_blocks: how many blocks it holds
     :param throughput_tps: tokens/s through each of them
     :param visits: in order, not overlapping
+    :param held: blocks that it serves from the very beginning; None for one that has to choose and load
     """
 
     name: str
     n_blocks: int
     throughput_tps: float
     visits: tuple[Visit, ...]
+    held: Span | None = None
 
     def present(self, at_s: float) -> bool:
         return any(visit.start_s <= at_s < visit.end_s for visit in self.visits)

@@ -66,7 +66,10 @@ class ServerLife:
         self.world.present[self.member.name] = self.member
         self.world.dht.begin_renewing(self.member.name, self.world.now_s)
         try:
-            yield from self._choose_and_load(None)
+            if self.member.held is not None and self.world.now_s == 0:
+                self._hold(self.member.held)
+            else:
+                yield from self._choose_and_load(None)
             wait_s = self._first_check_s()
             while True:
                 yield self.world.env.timeout(wait_s)
@@ -76,6 +79,13 @@ class ServerLife:
                 wait_s = self._next_check_s() if decision.check_again_s is None else decision.check_again_s
         except simpy.Interrupt as interrupt:
             self._end(Ending(interrupt.cause))
+
+    def _hold(self, span: Span) -> None:
+        # It is there, with all blocks loaded, when the simulation begins.
+        self.span = span
+        self._serve(span)
+        self._announce(span, ServerState.ONLINE)
+        self._log_state(ServerState.ONLINE)
 
     def _check(self) -> Decision:
         world, intent = self.world, self._record.intent if self._record else None

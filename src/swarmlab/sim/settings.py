@@ -40,6 +40,7 @@ class SimSettings:
     :param throughput_median_tps: under churn, where throughputs are lognormal with ``throughput_sigma``
     :param lifetime_min_s: under churn, the shortest mean lifetime of a server; ``lifetime_max_s`` the longest
     :param crash_share: share of the servers that leave by crashing, their records staying until they expire
+    :param from_record: a run folder of +exp=record_dht, or its views.jsonl: its servers instead of drawn ones
     :param optimum_kicks: effort of the search for the best placement; its upper bound does not depend on it
     """
 
@@ -73,6 +74,7 @@ class SimSettings:
     lifetime_max_s: float = 21600.0
     crash_share: float = 0.0
     optimum_kicks: int = 50
+    from_record: str | None = None
 
 
 @dataclass
