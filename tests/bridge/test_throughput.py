@@ -50,6 +50,8 @@ def test_the_device_is_measured_and_the_network_is_given(measured):
     measure, config, cache = measured
     found = measure(0.001)
     assert found["network_rps"] == pytest.approx(1000 / (config.hidden_size * 16))
-    assert found["throughput"] == found["network_rps"] < found["forward_rps"] / 3  # of 5 blocks, a request uses 3
+    assert (
+        found["throughput"] == found["network_rps"] < found["forward_rps"] / 3
+    )  # of 5 blocks, a request uses 3
     assert found["inference_rps"] > 0
     assert json.loads((cache / "throughput_v5.json").read_text())

@@ -12,8 +12,9 @@ import pytest
 from swarmlab.errors import BadInput
 from swarmlab.settings import load
 from swarmlab.swarm.cluster import CUDA_VISIBLE, ClusterSettings
+from swarmlab.swarm.network import NetworkSettings
 from swarmlab.swarm.places import dealt, gpus_of
-from swarmlab.swarm.server import ServerHandle, server_argv
+from swarmlab.swarm.server import ServerHandle, server_args, server_argv
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, memory_bytes, validate
 from swarmlab.types import Span
 
@@ -63,6 +64,17 @@ def test_a_server_that_measures_itself_writes_nothing_into_the_home_folder(spec)
     argv = server_argv(replace(spec, throughput="measured"), handle, [])
     assert argv[argv.index("--throughput") + 1] == "eval"
     assert argv[argv.index("--cache_dir") + 1] == "/tmp/there"
+
+
+def test_a_server_is_told_what_to_emulate_and_to_measure_only_if_it_is_to(spec):
+    own = replace(spec.servers[0], options=(("policy", "petals"),))
+    handle = ServerHandle(own, "Q", 20000, Path("/tmp/there/s0.id"), Path("s0.log"), host(), {})
+    told = server_args(spec, handle, [])
+    assert (told["name"], told["policy"], told["network"], told["measures"]) == ("s0", "petals", {}, None)
+    slow = replace(spec, throughput="measured", network=NetworkSettings("x", "emulated", 100.0, 100.0))
+    told = server_args(slow, handle, [])
+    assert told["network"] == {"rate_mbps": 100.0, "delay_s": 0.05}
+    assert told["measures"] == {"rate_mbps": 100.0}
 
 
 def test_servers_with_a_python_of_their_own_need_more_memory(spec):

@@ -16,7 +16,7 @@ from swarmlab.swarm import bootstrap, places, ready
 from swarmlab.swarm.cluster import starts_fresh
 from swarmlab.swarm.local import Child
 from swarmlab.swarm.machine import make_temp_dir
-from swarmlab.swarm.server import ServerHandle, server_argv
+from swarmlab.swarm.server import ServerHandle, server_args
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import ServerState, Span, SwarmView
 
@@ -214,17 +214,7 @@ class Swarm:
 
     def _start_server(self, server: ServerHandle) -> None:
         own = server.spec
-        args = {
-            "argv": server_argv(self.spec, server, self.initial_peers),
-            "name": own.name,
-            "network": self.spec.network.server_options(),
-            "measures": {"rate_mbps": self.spec.network.rate_mbps}
-            if self.spec.throughput == "measured"
-            else None,
-            "store_dir": self.spec.store_dir,
-            "store_max_bytes": self.spec.store_max_bytes,
-            **dict(own.options),
-        }
+        args = server_args(self.spec, server, self.initial_peers)
         fresh = starts_fresh(self.spec.cluster, self.spec.device)
         child = server.host.spawn(
             own.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.ready import log_tail
@@ -69,6 +69,20 @@ class ServerHandle:
         status = self.child.status if self.child else None
         how = f"ended with status {status}" if status is not None else f"is still {self.state}"
         return f"server {self.name} {how}; the end of {self.log_path}:\n{log_tail(self.log_path)}"
+
+
+def server_args(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[str]) -> dict[str, Any]:
+    """All that a server's process is told; see ``swarmlab.bridge.children`` and the server's own kind."""
+    measures = {"rate_mbps": spec.network.rate_mbps} if spec.throughput == "measured" else None
+    return {
+        "argv": server_argv(spec, server, initial_peers),
+        "name": server.name,
+        "network": spec.network.server_options(),
+        "measures": measures,
+        "store_dir": spec.store_dir,
+        "store_max_bytes": spec.store_max_bytes,
+        **dict(server.spec.options),
+    }
 
 
 def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[str]) -> list[str]:
