@@ -185,6 +185,19 @@ def test_the_others_join_and_stay_until_it_is_over(played_ray, monkeypatch, tmp_
     assert (tmp_path / "ray-1.log").exists()
 
 
+def test_one_that_joins_too_late_does_not_wait_for_what_is_over(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        slurm_member, "RAY", ["sh", "-c", "exec sleep 600"]
+    )  # its head is gone: it never starts
+    for name, value in {"SLURM_JOB_ID": f"test-{os.getpid()}", "SLURM_PROCID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
+    monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "0")
+    slurm_member.publish(tmp_path, "address", "10.0.0.1:6379")
+    slurm_member.publish(tmp_path, "over", "1")
+    assert slurm_member.follow(tmp_path) == 0
+
+
 @pytest.mark.swarm
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -24,7 +24,7 @@ from swarmlab.swarm.machine import address_of
 from swarmlab.swarm.ready import log_tail, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ADDRESS, TOKEN, OVER = "address", "token", "over"
 JOIN_S = 600.0  # machines of a job do not start at the same moment
@@ -67,14 +67,18 @@ def ray_folder(env: Mapping[str, str]) -> Path:
 
 @contextmanager
 def ray_running(
-    options: Sequence[str], env: Mapping[str, str], log_path: Path
+    options: Sequence[str],
+    env: Mapping[str, str],
+    log_path: Path,
+    in_vain: Callable[[], bool] = lambda: False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Ray's processes of this machine, up; ended with the block, and nothing of them is left.
 
     :param log_path: what they print
+    :param in_vain: whether to wait no longer for them
     :raises SwarmFailed: if they do not come up
     """
-    process = _started(options, env, log_path)
+    process = _started(options, env, log_path, in_vain)
     try:
         yield process
     finally:
@@ -82,25 +86,33 @@ def ray_running(
         shutil.rmtree(ray_folder(env), ignore_errors=True)
 
 
-def _started(options: Sequence[str], env: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+def _started(
+    options: Sequence[str], env: Mapping[str, str], log_path: Path, in_vain: Callable[[], bool]
+) -> subprocess.Popen[bytes]:
     """On a busy machine Ray gives up after 30 s, and the next attempt succeeds."""
     for _ in range(START_TRIES):
-        if (process := _attempt(options, env, log_path)) is not None:
+        if (process := _attempt(options, env, log_path, in_vain)) is not None:
             return process
+        if in_vain():
+            break
     raise SwarmFailed(
         f"Ray does not start on {socket.gethostname()}; the end of {log_path}:\n{log_tail(log_path)}"
     )
 
 
 def _attempt(
-    options: Sequence[str], env: Mapping[str, str], log_path: Path
+    options: Sequence[str], env: Mapping[str, str], log_path: Path, in_vain: Callable[[], bool]
 ) -> subprocess.Popen[bytes] | None:
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [*RAY, *options], env=dict(env), stdout=log, stderr=log, start_new_session=True
         )
+
+    def decided() -> bool:
+        return STARTED in log_path.read_bytes() or process.poll() is not None or in_vain()
+
     with suppress(TimeoutError):
-        wait_for(lambda: STARTED in log_path.read_bytes() or process.poll() is not None, START_S, "Ray is up")
+        wait_for(decided, START_S, "Ray is up")
     if process.poll() is None and STARTED in log_path.read_bytes():
         return process
     _end(process)
@@ -140,11 +152,16 @@ def follow(folder: Path) -> int:
     address = await_file(folder, ADDRESS, JOIN_S)
     env = {**os.environ, **_ray_env(folder)}
     options = [f"--address={address}", f"--node-ip-address={address_of('node')}", *resources(env)]
-    with ray_running(options, env, folder / f"ray-{env['SLURM_PROCID']}.log") as ray:
-        while not (folder / OVER).exists():
-            if ray.poll() is not None:
-                return 1
-            time.sleep(0.5)
+    over = folder / OVER
+    try:
+        with ray_running(options, env, folder / f"ray-{env['SLURM_PROCID']}.log", over.exists) as ray:
+            while not over.exists():
+                if ray.poll() is not None:
+                    return 1
+                time.sleep(0.5)
+    except SwarmFailed:
+        if not over.exists():  # otherwise nobody has missed this machine
+            raise
     return 0
 
 
