@@ -67,7 +67,7 @@ def test_the_script_runs_and_hands_everything_on(tmp_path):
     words, env = run_script(job_script(order, python="/opt/py thon"), tmp_path)
     folder = tmp_path / "jobs here" / "77"
     assert words == [
-        "--kill-on-bad-exit=1", "/opt/py thon", "-m", "swarmlab.swarm.slurm_member", str(folder), *overrides,
+        "--kill-on-bad-exit=0", "/opt/py thon", "-m", "swarmlab.swarm.slurm_member", str(folder), *overrides,
     ]  # fmt: skip
     assert folder.stat().st_mode & 0o077 == 0  # the token in it is for nobody else
     assert {"SWARMLAB_NODES=2", "SWARMLAB_GPUS_PER_NODE=1", f"PYTHONPATH={ROOT / 'src'}"} < set(env)

@@ -88,7 +88,8 @@ def job_script(order: JobOrder, python: str = sys.executable) -> str:
         f"export SWARMLAB_NODES={order.nodes} SWARMLAB_GPUS_PER_NODE={order.gpus_per_node}",
         f"export SWARMLAB_CPUS_PER_NODE={order.cpus_per_node}",
         f"umask 077; mkdir -p {folder}",
-        f"srun --kill-on-bad-exit=1 {shlex.join(member)} {folder} {shlex.join(order.overrides)}",
+        # an experiment that fails must not cost the other tasks the time to end their part of Ray
+        f"srun --kill-on-bad-exit=0 {shlex.join(member)} {folder} {shlex.join(order.overrides)}",
     ]
     return "\n".join(lines) + "\n"
 
