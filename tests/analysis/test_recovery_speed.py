@@ -86,6 +86,17 @@ def test_recoveries_are_compared_with_the_floor_of_the_very_same_recovery():
     assert {name: standby[name] for name in SPENT} == SPENT
 
 
+def test_what_lies_between_two_recoveries_is_none():
+    rows = history()
+    late = [row for row in rows["failovers"] if row["scenario"] == TWO.name and row["arm"] == "swarmlab"][
+        1::2
+    ]
+    for row in late:
+        row["t"] += 50.0
+    two = measure(Record(rows), PLANNED)["scenarios"][TWO.name]["swarmlab"]
+    assert two["recovery_s_median"] == pytest.approx(2 * 0.11), "one after the other they take their sum"
+
+
 def test_a_good_run_holds():
     assert judge(history()) == (Verdict.HOLDS, [])
 

@@ -168,15 +168,14 @@ def test_a_server_that_is_cut_off_has_no_network_daemon_and_does_nothing(swarm):
     assert [row["ok"] for row in rows] == [True] * 5
 
 
-def test_a_cut_that_finds_no_network_daemon_is_not_confirmed(swarm, monkeypatch):
+def test_a_server_without_a_network_daemon_cannot_be_cut_off(swarm, monkeypatch):
     monkeypatch.setattr(process, "DAEMON", "another")
     life, rows = live(Fault.CUT, swarm)
-    life.setup()
-    with pytest.raises(FaultFailed):
-        life.inject()
+    with pytest.raises(FaultFailed, match="has no another"):
+        life.setup()
     life.cleanup()
     assert swarm.answers("s", 0)
-    assert [row["ok"] for row in rows] == [True, False, True]
+    assert [row["ok"] for row in rows] == [False, True]
 
 
 def test_continuing_and_restarting_are_faults_of_their_own(swarm):

@@ -32,11 +32,16 @@ class Repeat:
 
     @cached_property
     def recovery_s(self) -> float | None:
-        """From the beginning of the first recovery to the end of the last (a row is written when it ends)."""
-        rows = self.failovers
-        return (
-            max(row["t"] for row in rows) - min(row["t"] - row["total_s"] for row in rows) if rows else None
-        )
+        """For how long a span was being rebuilt, at least one (a row is written when its recovery ends).
+
+        Servers are cut off one after the other, some milliseconds apart: what lies between is no recovery.
+        """
+        spans = sorted((row["t"] - row["total_s"], row["t"]) for row in self.failovers)
+        covered_s, reached_s = 0.0, float("-inf")
+        for begin_s, end_s in spans:
+            covered_s += max(0.0, end_s - max(begin_s, reached_s))
+            reached_s = max(reached_s, end_s)
+        return covered_s if spans else None
 
     @cached_property
     def floor_s(self) -> float | None:

@@ -67,6 +67,7 @@ class ProcessFault:
         self._timer: threading.Timer | None = None
         self._control, self._pgid_of = control, pgid_of
         self._pgid = 0
+        self._daemons: list[int] = []
         self._broken = False
 
     def setup(self) -> str:
@@ -82,6 +83,11 @@ class ProcessFault:
         if self.fault is Fault.KILL and _all_stopped(states):
             return f"{len(states)} processes, hung"
         _require(self._control.answers(self.name, ANSWER_S), f"{self.name} does not answer before the fault")
+        if (
+            self.fault is Fault.CUT
+        ):  # looked for now, so that several servers can be cut off at the same moment
+            self._daemons = [pid for pid in states if _name(pid) == DAEMON]
+            _require(bool(self._daemons), f"{self.name} has no {DAEMON}")
         return f"{len(states)} processes, serving"
 
     def inject(self) -> str:
@@ -106,14 +112,12 @@ class ProcessFault:
         return f"process group {self._pgid}"
 
     def _cut(self, name: str) -> bool:
-        """Kill the network daemon of a server that is stopped; whether there was one."""
-        if not self._control.stop(name):
-            return False
-        daemons = [pid for pid in self._states() if _name(pid) == DAEMON]
-        for pid in daemons:
+        """Stop a server and kill its network daemon; whether it was there."""
+        was_there = self._control.stop(name)
+        for pid in self._daemons:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return bool(daemons)
+        return was_there
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
