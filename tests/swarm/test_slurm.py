@@ -102,10 +102,10 @@ def test_who_waits_sees_all_of_what_is_published(tmp_path):
     text = "10.0.0.1:6379" * 1000
     timer = threading.Timer(0.2, slurm_member.publish, (tmp_path, "address", text))
     timer.start()
-    assert slurm_member.await_file(tmp_path, "address", 20) == text
+    assert slurm_member.await_file(tmp_path, ("address", "over"), 20) == text
     timer.join()
-    with pytest.raises(SwarmFailed, match="has not written its token"):
-        slurm_member.await_file(tmp_path, "token", 0)
+    with pytest.raises(SwarmFailed, match="does not say where it is"):
+        slurm_member.await_file(tmp_path, ("token",), 0)
 
 
 def test_ray_is_told_what_the_job_asked_for():
@@ -164,6 +164,7 @@ def test_the_first_task_says_where_it_is_and_when_it_is_over(played_ray, monkeyp
         with pytest.raises(SwarmFailed):
             slurm_member.lead(tmp_path, EXP)
         assert not (tmp_path / "address").exists()
+        assert slurm_member.follow(tmp_path) == 0  # and nobody waits for it
     else:
         assert slurm_member.lead(tmp_path, EXP) == 3
         assert (tmp_path / "address").read_text().count(":") == 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.local import free_ports
+from swarmlab.swarm.local import PORTS, free_ports
 from swarmlab.swarm.machine import address_of
 from swarmlab.swarm.ready import log_tail, wait_for
 
@@ -31,7 +31,17 @@ JOIN_S = 600.0  # machines of a job do not start at the same moment
 START_S, START_TRIES = 120.0, 3
 STARTED = b"Ray runtime started"  # printed by `ray start` when this machine's part of it is up
 LEAVE_S = 20.0
-RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+# Its workers' ports are kept away from those of servers.
+WORKER_PORTS = ["--min-worker-port=10002", f"--max-worker-port={PORTS.start - 1}"]
+RAY = [
+    sys.executable,
+    "-m",
+    "ray.scripts.scripts",
+    "start",
+    "--block",
+    "--disable-usage-stats",
+    *WORKER_PORTS,
+]
 
 
 def publish(folder: Path, name: str, text: str) -> None:
@@ -41,18 +51,21 @@ def publish(folder: Path, name: str, text: str) -> None:
     draft.replace(folder / name)
 
 
-def await_file(folder: Path, name: str, deadline_s: float) -> str:
-    """What another machine publishes.
+def await_file(folder: Path, names: Sequence[str], deadline_s: float) -> str:
+    """The first of these files that another machine publishes.
 
     :raises SwarmFailed: if it does not within ``deadline_s`` seconds
     """
+
+    def found() -> Path | None:
+        return next((folder / name for name in names if (folder / name).exists()), None)
+
     try:
-        path = wait_for(
-            lambda: folder / name if (folder / name).exists() else None, deadline_s, str(folder / name)
+        return wait_for(found, deadline_s, f"one of {', '.join(names)} in {folder}").read_text(
+            encoding="utf-8"
         )
     except TimeoutError as error:
-        raise SwarmFailed(f"the job's first task has not written its {name}: {error}") from None
-    return path.read_text(encoding="utf-8")
+        raise SwarmFailed(f"the job's first task does not say where it is: {error}") from None
 
 
 def resources(env: Mapping[str, str]) -> list[str]:
@@ -78,11 +91,13 @@ def ray_running(
     :param in_vain: whether to wait no longer for them
     :raises SwarmFailed: if they do not come up
     """
-    process = _started(options, env, log_path, in_vain)
     try:
-        yield process
+        process = _started(options, env, log_path, in_vain)
+        try:
+            yield process
+        finally:
+            _end(process)
     finally:
-        _end(process)
         shutil.rmtree(ray_folder(env), ignore_errors=True)
 
 
@@ -149,10 +164,12 @@ def lead(folder: Path, overrides: Sequence[str]) -> int:
 
 def follow(folder: Path) -> int:
     """Any other task: 0 when the experiment is over, however it ended; 1 if Ray ended first."""
-    address = await_file(folder, ADDRESS, JOIN_S)
+    over = folder / OVER
+    address = await_file(folder, (ADDRESS, OVER), JOIN_S)
+    if over.exists():
+        return 0
     env = {**os.environ, **_ray_env(folder)}
     options = [f"--address={address}", f"--node-ip-address={address_of('node')}", *resources(env)]
-    over = folder / OVER
     try:
         with ray_running(options, env, folder / f"ray-{env['SLURM_PROCID']}.log", over.exists) as ray:
             while not over.exists():
