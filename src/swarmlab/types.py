@@ -138,7 +138,11 @@ class SwarmView:
     def without(self, peers: Iterable[str]) -> SwarmView:
         """The same view with some peers left out; the view itself if it shows none of them."""
         dropped = set(peers)
-        if not any(record.peer_id in dropped for record in self.servers):
+        known = self.__dict__.get("_peers")
+        if known is None:
+            known = frozenset(record.peer_id for record in self.servers)
+            object.__setattr__(self, "_peers", known)
+        if known.isdisjoint(dropped):
             return self
         kept = tuple(record for record in self.servers if record.peer_id not in dropped)
         return SwarmView(self.n_blocks, kept, self.seen_at_s)

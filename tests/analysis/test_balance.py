@@ -183,6 +183,23 @@ def test_the_figure_shows_each_arm_and_the_active_servers(history):
     assert {"petals", "25.0%", "50.0%", "3"} <= {text.get_text() for text in table.texts}
 
 
+def test_swarms_of_different_sizes_have_scales_of_their_own(history):
+    def rows(scenario, n_active):
+        return [{**row, "scenario": scenario, "n_active": n_active} for row in history["balance"]]
+
+    sizes = {"few": 20, "few_lapses": 20, "complete": 60, "lapses": 60}
+    balance = [row for scenario, size in sizes.items() for row in rows(scenario, size)]
+    found = {"balance": balance}
+    summary = measure(found, warm_up_s=60.0, sample_every_s=60.0)
+    figure = balance_figure(found, summary, {"seed": 0, "id": "x", "world": "simulated"})
+    few, few_lapses, complete, lapses = figure.axes[::3]
+    shared = few.get_shared_y_axes()
+    assert shared.joined(few, few_lapses)
+    assert complete.get_shared_y_axes().joined(complete, lapses)
+    assert not shared.joined(few, complete)
+    assert few.get_position().y0 > complete.get_position().y0, "two rows of two"
+
+
 def ydata(line):
     return np.asarray(line.get_ydata()).tolist()
 
