@@ -36,6 +36,13 @@ def test_one_run_of_one_scenario_says_that_it_has_no_spread():
     assert (cells.ours, cells.ratio, cells.paper) == ("1.5 (n = 1)", "-", "-")
 
 
+def test_an_interval_that_the_run_states_is_shown():
+    stated = {"share_mean": 0.5, "share_low": 0.4, "share_high": 0.6, "other": 0.5, "other_low": 0.1}
+    runs = [run(a={"swarmlab": stated})]
+    for name, words in (("share_mean", "0.5 [0.4, 0.6]"), ("other", "0.5 (n = 1)")):
+        assert evaluate(Number("", f"scenarios / a / swarmlab / {name}"), runs).ours == words
+
+
 def test_several_runs_give_a_median_with_its_interval_and_a_paired_ratio():
     runs = [run(f"run{i}", a=scenario(float(i), 10.0 * i)) for i in range(1, 6)]
     cells = evaluate(Number("", OURS, against=THEIRS), runs)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from swarmlab.analysis.stats import estimate, paired_ratio, zero_count_bound
+from swarmlab.analysis.stats import Estimate, estimate, paired_ratio, zero_count_bound
 from swarmlab.errors import BadInput
 
 Runs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]  # run.json and summary.json of each
@@ -28,7 +28,7 @@ class Number:
     :param counts: count the places with this value
     :param of: path of the total that ``ours`` is a part of
     :param form: how numbers are written
-    :param exact: nothing is random: no interval is missed
+    :param exact: nothing is random, or the ratio of two arms has no interval of its own: none is missed
     """
 
     what: str
@@ -134,8 +134,10 @@ def evaluate(number: Number, runs: Runs) -> Cells:
         return Cells(paper, MISSING, _part(ours, values_at(runs, number.of)), MISSING)
     arm = number.arm(number.against) if number.against else ""
     shown = [
-        _count(found, number.counts) if number.counts is not None else _words(found, number)
-        for found in (theirs, ours)
+        _count(found, number.counts)
+        if number.counts is not None
+        else _words(found, number, _spread(runs, path))
+        for found, path in ((theirs, number.against), (ours, number.ours))
     ]
     other = f"{arm}: {shown[0]}" if theirs else MISSING
     return Cells(
@@ -143,7 +145,20 @@ def evaluate(number: Number, runs: Runs) -> Cells:
     )
 
 
-def _words(found: Found, number: Number) -> str:
+def _spread(runs: Runs, path: str | None) -> tuple[float, float] | None:
+    """The interval that a single run states beside its number: ``<metric>_low`` and ``<metric>_high``."""
+    if path is None or len(runs) != 1 or ANY in path:
+        return None
+    for stem in (path, path.removesuffix("_mean")):
+        try:
+            low, high = (next(iter(values_at(runs, f"{stem}_{end}").values())) for end in ("low", "high"))
+        except BadInput:
+            continue
+        return None if low is None or high is None else (low, high)
+    return None
+
+
+def _words(found: Found, number: Number, spread: tuple[float, float] | None) -> str:
     values = [value for value in found.values() if value is not None]
     if any(isinstance(value, (str, bool)) for value in values):
         counted = Counter(map(str, values)).most_common()
@@ -152,6 +167,8 @@ def _words(found: Found, number: Number) -> str:
     if result is None:
         return "never"
     missing = len(found) - len(values)
+    if spread is not None:
+        return Estimate(result.value, *spread, result.n).words(number.form)
     words = format(result.value, number.form) if number.exact else result.words(number.form)
     return words + (f", never in {missing}" if missing else "")
 
