@@ -28,21 +28,19 @@ def load_plain(checkpoint: Checkpoint, quant: str = "none") -> LlamaForCausalLM:
     import torch
     from transformers import LlamaForCausalLM
 
-    model: Any
     if is_synthetic(checkpoint.config):
-        model = _drawn(checkpoint)
-    else:
-        model = LlamaForCausalLM.from_pretrained(
-            str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
-        )
+        return _drawn(checkpoint, quant)
+    model: Any = LlamaForCausalLM.from_pretrained(
+        str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
+    )
     model.eval().requires_grad_(False)
     if quant != "none":
         _quantize(model.model.layers, quant)
     return model
 
 
-def _drawn(checkpoint: Checkpoint) -> Any:
-    """The transformers model of a synthetic checkpoint."""
+def _drawn(checkpoint: Checkpoint, quant: str) -> Any:
+    """The transformers model of a synthetic checkpoint; a quantized one never holds two blocks in float32."""
     import torch
     from accelerate import init_empty_weights
     from safetensors.torch import load_file
@@ -50,14 +48,21 @@ def _drawn(checkpoint: Checkpoint) -> Any:
 
     with init_empty_weights():
         model: Any = LlamaForCausalLM(LlamaConfig.from_pretrained(str(checkpoint.path)))
-    weights: dict[str, torch.Tensor] = dict(load_file(checkpoint.path / WEIGHTS))
-    for block in range(checkpoint.n_blocks):
-        tensors = block_tensors(checkpoint.config, block)
-        weights |= {
-            f"model.layers.{block}.{name}": torch.from_numpy(values) for name, values in tensors.items()
-        }
-    model.load_state_dict({name: value.float() for name, value in weights.items()}, assign=True)
-    return model
+    model.eval()
+    weights = load_file(checkpoint.path / WEIGHTS)
+    model.load_state_dict({name: value.float() for name, value in weights.items()}, strict=False, assign=True)
+    for block, layer in enumerate(model.model.layers):
+        drawn = block_tensors(checkpoint.config, block)
+        layer.load_state_dict(
+            {name: torch.from_numpy(values).float() for name, values in drawn.items()}, assign=True
+        )
+        layer.requires_grad_(False)
+        if quant != "none":
+            _quantize(layer, quant)
+    missing = [name for name, tensor in model.state_dict().items() if tensor.is_meta]
+    if missing:
+        raise ValueError(f"{checkpoint.path} has no {missing[0]}")
+    return model.requires_grad_(False)
 
 
 def _quantize(blocks: Any, quant: str) -> None:
