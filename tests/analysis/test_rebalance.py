@@ -83,6 +83,12 @@ def test_a_move_that_failed_is_not_one_that_was_made():
     assert (found["moves"], found["moves_failed"], found["noop_reloads"]) == (0, 1, 0)
 
 
+def test_where_nobody_moves_nothing_is_out_of_service():
+    found = measure(Story().scenario("pinned", "gap").rows)[0]["pinned"]
+    assert (found["moves"], found["out_of_service_s"], found["kept_out_of_service_s_max"]) == (0, 0.0, 0.0)
+    assert found["sessions_broken_per_move"] is None
+
+
 def test_servers_that_join_are_no_moves():
     story = Story().scenario("petals", "gap")
     story.add("reloads", 3.0, "petals", "gap", old_start=None, old_end=None, new_start=0, new_end=4, loaded=4)

@@ -115,7 +115,7 @@ def measure_moves(moves: Sequence[Row]) -> Row:
         "bytes_read": sum(row["bytes_read"] or 0 for row in done),
         "out_of_service_s": float(sum(row["out_of_service_s"] or 0.0 for row in done)),
         # blocks in both spans: petals takes them out of service for the whole reload, ours for the swap
-        "kept_out_of_service_s_max": max((row["out_of_service_s"] or 0.0 for row in keeping), default=None),
+        "kept_out_of_service_s_max": max((row["out_of_service_s"] or 0.0 for row in keeping), default=0.0),
         "lost_block_seconds": float(sum(lost_block_s(row) for row in done)),
         "capacity_lost_per_move": _mean(capacity),
     }
