@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
@@ -53,7 +56,14 @@ def table() -> tuple[list[str], float]:
 
     start = time.perf_counter()
     compiled()
+    about = (
+        "Microseconds of one choice of a window; the fastest of several rounds, side by side in one process. Real, "
+        f"{os.cpu_count()} CPU cores ({platform.machine()}), numba {version('numba')}, "
+        f"load average {os.getloadavg()[0]:.0f}: read ratios. Made by `python benchmarks/bench_rule.py`."
+    )
     lines = [
+        about,
+        "",
         f"Compiled loops ready after {time.perf_counter() - start:.1f} s (once per process).",
         "",
         "| blocks | span | throughputs | petals, us | NumPy, us | compiled, us | petals / compiled |",
