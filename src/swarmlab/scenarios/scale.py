@@ -21,7 +21,11 @@ from swarmlab.sim.simulate import run_world
 from swarmlab.sim.world import World
 
 CPU_S_PER_SERVER_DAY = 0.06  # of one simulated day of one server, roughly
-WARM_UP_S = 60.0
+WARM_UP = {
+    "duration_s": 1200.0,
+    "warm_up_s": 0.0,
+    "s_per_block": 0.0,
+}  # long enough for all loops to be compiled
 RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
@@ -82,7 +86,7 @@ class Scale:
 def measure(settings: SimSettings, arm: str, seed: int) -> dict[str, Any]:
     """Simulate one swarm, and what that took of this process; what it takes to load compiled code is left out."""
     members = churn_members(settings, seed)
-    run_world(replace(settings, duration_s=WARM_UP_S, warm_up_s=0.0), members[:12], arm_of(arm), seed)
+    run_world(replace(settings, **WARM_UP), members[:12], arm_of(arm), seed)
     idle_bytes = _rss_bytes()
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     world = run_world(settings, members, arm_of(arm), seed)
