@@ -11,7 +11,8 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge import slow_disk  # noqa: E402
+from swarmlab.bridge import policy_server, slow_disk  # noqa: E402
+from swarmlab.bridge import server as own  # noqa: E402
 from swarmlab.bridge.events import EventLog, read_events  # noqa: E402
 from swarmlab.bridge.gates import Gates  # noqa: E402
 from swarmlab.bridge.watched_server import Stopwatch, Watch, _held, _LastLine, slow_down_when  # noqa: E402
@@ -121,3 +122,18 @@ def test_the_last_line_of_a_logger_is_kept():
         logger.info("Swarm balance quality: %.1f%%", 47.7)
     logger.info("later")
     assert line.text == "Swarm balance quality: 47.7%"
+
+
+def test_the_disk_of_our_server_is_as_fast_as_any_until_the_file_is_there(tmp_path, monkeypatch):
+    installed, told = [], []
+    monkeypatch.setattr(slow_disk, "install", installed.append)
+    monkeypatch.setattr(own, "server", lambda args, channel: told.append((args, channel)))
+    policy_server.ours({"read_delay_s": "5.0", "slow_when": str(tmp_path / "slow"), "argv": []}, "channel")
+    ((args, channel),) = told
+    assert (args["read_delay_s"], channel, installed) == ("0", "channel", [])
+    (tmp_path / "slow").touch()
+    for _ in range(3000):
+        if installed:
+            break
+        time.sleep(0.01)
+    assert installed == [5.0]

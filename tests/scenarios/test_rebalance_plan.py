@@ -112,7 +112,7 @@ def test_the_original_is_the_original_and_policies_are_told_their_waits():
     kinds = {arm: starter(arm).spec(free, 0).kind for arm in plan.ARMS}
     assert kinds == {
         "petals": "policy_server:original", "pinned": "policy_server:original",
-        "recheck": "policy_server:server", "appendix_d": "policy_server:server", "swarmlab": "server:server",
+        "recheck": "policy_server:server", "appendix_d": "policy_server:server", "swarmlab": "policy_server:ours",
     }  # fmt: skip
     _, options = words(starter("swarmlab").spec(free, 0))
     settings = json.loads(options["policy_settings"])

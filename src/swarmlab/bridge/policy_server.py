@@ -1,7 +1,7 @@
 """Petals' server with its two questions answered by a policy of ours; it reloads as petals does.
 
-And the unmodified server, watched. Kinds of ``swarmlab.swarm.spec.ServerSpec``: ``policy_server:server`` and
-``policy_server:original``.
+And the unmodified server, watched. Kinds of ``swarmlab.swarm.spec.ServerSpec``: ``policy_server:server``,
+``policy_server:original``, and ``policy_server:ours``, our own server in the same experiments.
 """
 
 from __future__ import annotations
@@ -101,6 +101,17 @@ def server(args: dict[str, Any], channel: str) -> None:
         "seed": int(args.get("seed", 0)),
     }
     _run(args, channel, PolicyServer, args["policy"], options)
+
+
+def ours(args: dict[str, Any], channel: str) -> None:
+    """Swarmlab's own server, whose disk becomes slow as that of the others does.
+
+    :param args: as ``swarmlab.bridge.server.server``, and ``slow_when``
+    """
+    from swarmlab.bridge import server as own
+
+    slow_down_when(Path(args["slow_when"]), float(args["read_delay_s"]))
+    own.server({**args, "read_delay_s": "0"}, channel)
 
 
 def _run(

@@ -113,7 +113,7 @@ class Starter:
 
     def _kind(self, place: Place) -> str:
         if place.free and self.arm == "swarmlab":
-            return "server:server"
+            return "policy_server:ours"
         return "policy_server:server" if place.free and self.arm in POLICY_ARMS else "policy_server:original"
 
     def _options(self, place: Place, number: int) -> dict[str, str]:
