@@ -83,7 +83,7 @@ def _throughput(
     grid[1, 0].set_ylim(len(arms) - 0.4, -0.6)
     legend_inches = put_legend(figure, grid[0, 0].get_legend_handles_labels()[0], 6)
     figure.suptitle(
-        "The same events, five policies: throughput of the weakest block, and servers out of service"
+        "The same events, arm by arm: throughput of the weakest block, and servers out of service"
     )
     put_caption(
         figure,

@@ -134,7 +134,7 @@ def _draw_loaded(axes: Axes, found: Parts, arms: Sequence[str]) -> None:
             left += count
         axes.text(left, line, f" {left}", va="center", fontsize=SMALL)
     _finish(axes, arms, "blocks loaded by servers that moved", "three scenarios")
-    axes.legend(fontsize=SMALL - 1, loc="best")
+    axes.legend(fontsize=SMALL - 1, loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=3)
 
 
 def _draw_bars(axes: Axes, values: Mapping[str, float], label: str, title: str) -> None:
