@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from swarmlab.analysis.checks import Verdict, conclude
@@ -56,7 +57,7 @@ def test_growth_is_judged_and_a_missing_size_is_unknown(rows, verdict):
 def test_the_figure_shows_each_size_as_a_day():
     arms, scenarios = measure([row(100, 1.0), row(1000, 10.0)])
     left, right = scale_figure({"arms": arms, "scenarios": scenarios}, INFO).axes
-    line = next(line for line in left.get_lines() if len(line.get_xdata()) == 2)
-    assert list(line.get_xdata()) == [100, 1000]
-    assert list(line.get_ydata()) == [24.0, 240.0]
+    line = next(line for line in left.get_lines() if np.size(line.get_xdata()) == 2)
+    assert np.array_equal(line.get_xdata(), [100, 1000])
+    assert np.array_equal(line.get_ydata(), [24.0, 240.0])
     assert left.get_xscale() == right.get_yscale() == "log"

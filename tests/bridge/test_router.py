@@ -198,7 +198,8 @@ def test_a_new_session_begins_with_what_another_of_the_client_knows(play):
 def test_sessions_of_one_client_share_reads_and_views(play):
     async def script(fixture: Fixture) -> None:
         manager: Any = fixture.manager
-        fixture.dht.servers, fixture.dht.delay_s = {A: 1e6}, 1.0
+        dht: Any = fixture.dht
+        dht.servers, dht.delay_s = {A: 1e6}, 1.0
         other = Router(manager, SETTINGS)
         asked = [fixture.chosen(), other.chain(WHOLE, NEED, 0.0)]
         await asyncio.gather(*asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_announcements_that_are_held_back_live_as_long_afterwards(tmp_path):
     declare = _held(lambda *_args, expiration_time, **_kwargs: told.append(expiration_time), Gates(tmp_path))
     declare("uids", expiration_time=100.0)
     assert told[0] == pytest.approx(100.0, abs=5.0)
-    gates = Gates(tmp_path)
+    gates: Any = Gates(tmp_path)
     gates.pass_through = lambda _point: 7.0
     _held(lambda *_args, expiration_time, **_kwargs: told.append(expiration_time), gates)(
         expiration_time=100.0

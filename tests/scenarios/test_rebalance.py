@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ class PlayedSwarm:
 @pytest.fixture
 def played(tmp_path):
     history = HistoryWriter(tmp_path)
-    swarm = PlayedSwarm(tmp_path)
+    swarm: Any = PlayedSwarm(tmp_path)
     recording = Recording(history, "petals", swarm, PLACES, Delivered(), "gap", seed=0)
 
     def rows(kind):
@@ -153,23 +154,26 @@ def test_a_phase_names_its_scenario_and_has_a_begin_and_an_end(played):
 
 def test_a_server_that_begins_elsewhere_is_no_swarm_to_compare(played):
     swarm, recording, _ = played
+    specs: Any = [None] * 3
     swarm.moves("b", Span(1, 3), ServerState.JOINING)
     with pytest.raises(SwarmFailed, match="b chose blocks 1:3 instead of 2:4"):
-        _start(swarm, recording, list(PLACES.values()), [None] * 3)
+        _start(swarm, recording, list(PLACES.values()), specs)
 
 
 def test_a_server_that_dies_at_its_start_is_told_with_its_log(played):
     swarm, recording, _ = played
+    specs: Any = [None] * 3
     swarm.servers["a"].alive = False
     swarm.servers["a"].report = lambda: "server a ended with status 1"
     with pytest.raises(SwarmFailed, match="status 1"):
-        _start(swarm, recording, list(PLACES.values()), [None] * 3)
+        _start(swarm, recording, list(PLACES.values()), specs)
 
 
 def test_tokens_of_steps_that_were_not_reported_count_as_well(tmp_path):
+    nothing: Any = None
     client = LoadClient(
-        swarm=None, arm="petals", name="client-0", number=0, history=HistoryWriter(tmp_path), args={}, bounds=None,
-        seed=0, until_s=0.0, deadline_s=1.0, on_end=lambda _: None, where=lambda: "gap",
+        swarm=nothing, arm="petals", name="client-0", number=0, history=HistoryWriter(tmp_path), args={},
+        bounds=nothing, seed=0, until_s=0.0, deadline_s=1.0, on_end=lambda _: None, where=lambda: "gap",
     )  # fmt: skip
     for session, token, ids in [(0, 0, [1]), (0, 10, [1]), (0, 11, [1]), (1, 0, [1, 2])]:
         client._write("steps", time.monotonic(), {"session": session, "token": token, "token_ids": ids})
@@ -187,7 +191,7 @@ def test_tokens_per_second_are_of_the_time_between_two_looks():
     assert delivered.rate_tps() is None
     assert delivered.rate_tps() == 0.0
     delivered.add(100)
-    assert delivered.rate_tps() > 0
+    assert (delivered.rate_tps() or 0.0) > 0
 
 
 def test_the_default_is_all_scenarios_and_all_arms(tmp_path):
