@@ -39,7 +39,7 @@ def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
             left.plot([size], [seconds], "_", color="0.2", markersize=14, markeredgewidth=1.5)
             words = f"goal: {seconds:g} s"
             left.annotate(
-                words, (size, seconds), (0, 5), textcoords="offset points", ha="center", fontsize=SMALL
+                words, (size, seconds), (0, -11), textcoords="offset points", ha="center", fontsize=SMALL
             )
         left.set_ylabel("CPU seconds for a simulated day")
         right.set_ylabel("memory at its largest, MiB")
@@ -54,8 +54,8 @@ def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
         put_caption(
             figure,
             f"Each point: {hours:g} simulated hours in a process of its own, times 24 / {hours:g} for the day; of "
-            f"several repeats the median. CPU time of one process on one core, so that other work on the machine "
-            f"counts little. {provenance(info)}",
+            f"several repeats the median. CPU time of one process on one core; other work on the machine still adds to "
+            f"it. {provenance(info)}",
         )
     return figure
 
