@@ -100,6 +100,7 @@ def test_defaults_of_recovery_are_those_of_the_policy():
         ([EXP, "recovery.suspect_factor=-1"], "recovery.suspect_factor", -1.0, "above 0"),
         ([EXP, "model.n_blocks=many"], "model.n_blocks", "many", "a whole number or null"),
         ([EXP, "swarm.torch_dtype=int3"], "swarm.torch_dtype", "int3", "float32"),
+        ([EXP, "swarm.torch_dtype=float16"], "swarm.torch_dtype", "float16", "bfloat16"),
         ([EXP, "swarm.log_level=loud"], "swarm.log_level", "loud", "DEBUG"),
         ([EXP, "swarm.store_dir=' '"], "swarm.store_dir", " ", "a folder"),
         ([EXP, "swarm.store_max_bytes=0"], "swarm.store_max_bytes", 0, "1 or more"),

@@ -400,7 +400,16 @@ def _check_swarm(swarm: SwarmSettings, *, here: bool) -> None:
         raise BadInput("swarm.throughput", swarm.throughput, ", ".join(THROUGHPUTS))
     if not re.fullmatch(r"(cpu|cuda|mps)(:\d+)?", swarm.device):
         raise BadInput("swarm.device", swarm.device, "cpu, cuda or cuda:N")
-    if here and swarm.device.startswith("cuda"):
+    if here:
+        _check_device(swarm)
+
+
+def _check_device(swarm: SwarmSettings) -> None:
+    if swarm.device == "cpu" and swarm.torch_dtype == "float16":
+        raise BadInput(
+            "swarm.torch_dtype", swarm.torch_dtype, "float32 or bfloat16: petals has no other on a CPU"
+        )
+    if swarm.device.startswith("cuda"):
         import torch  # noqa: PLC0415  seconds, for those who need it
 
         if not torch.cuda.is_available():

@@ -43,6 +43,13 @@ def test_an_interval_that_the_run_states_is_shown():
         assert evaluate(Number("", f"scenarios / a / swarmlab / {name}"), runs).ours == words
 
 
+def test_what_neither_arm_can_have_is_not_missed():
+    runs = [run(a=scenario(1.0, 2.0), b=scenario(2.0), slow=scenario(None))]
+    cells = evaluate(Number("", OURS, against=THEIRS), runs)
+    assert "never" not in cells.ours
+    assert cells.other.endswith("never in 1")
+
+
 def test_several_runs_give_a_median_with_its_interval_and_a_paired_ratio():
     runs = [run(f"run{i}", a=scenario(float(i), 10.0 * i)) for i in range(1, 6)]
     cells = evaluate(Number("", OURS, against=THEIRS), runs)

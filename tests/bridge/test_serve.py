@@ -24,6 +24,14 @@ def test_an_option_that_cannot_be_ends_with_code_2_before_anything_starts(capsys
     assert "reload" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("argv", [[], ["--num_blocks", "2"], ["/no/such/folder", "--num_blocks", "2"]])
+def test_without_a_model_nothing_starts(argv, capsys):
+    with pytest.raises(SystemExit) as end:
+        serve.main(argv)
+    assert end.value.code == 2
+    assert "MODEL" in capsys.readouterr().err
+
+
 def test_help_names_all_of_them(capsys):
     with pytest.raises(SystemExit):
         serve.parsed(["--help"])

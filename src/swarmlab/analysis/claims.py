@@ -129,6 +129,10 @@ def evaluate(number: Number, runs: Runs) -> Cells:
     """
     ours = values_at(runs, number.ours)
     theirs = values_at(runs, number.against) if number.against else {}
+    if number.counts is None:
+        # a place that has the number for neither arm has nothing to measure, as a scenario without a failure
+        neither = {place for place in theirs if theirs[place] is None and ours.get(place) is None}
+        ours, theirs = ({p: v for p, v in found.items() if p not in neither} for found in (ours, theirs))
     paper = MISSING if number.paper is None else f"{number.paper:{number.form}}"
     if number.of is not None:
         return Cells(paper, MISSING, _part(ours, values_at(runs, number.of)), MISSING)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from swarmlab.bridge import compat
 from swarmlab.errors import BadInput
@@ -39,6 +40,10 @@ def parsed(argv: Sequence[str]) -> dict[str, object]:
     for name, meaning in OPTIONS.items():
         parser.add_argument(f"--{name}", help=meaning, default=argparse.SUPPRESS)
     own, rest = parser.parse_known_args(argv)
+    if not rest or rest[0].startswith("-"):
+        parser.error("MODEL: nothing given; a folder or a name comes before all petals' options")
+    if rest[0].startswith((".", "/")) and not Path(rest[0], "config.json").is_file():
+        parser.error(f"MODEL: {rest[0]!r} is not possible; use a checkpoint folder with a config.json")
     return {**vars(own), "argv": rest}
 
 

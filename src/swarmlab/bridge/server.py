@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +140,12 @@ class Server(petals_server.Server):
         if not self._shelf.is_healthy:
             with self._port.still():
                 self._shelf.heal()
-            remove_leftovers(self._port, BlockHandler)
+            try:
+                remove_leftovers(self._port, BlockHandler)
+            except Exception as error:  # noqa: BLE001 - some streams then meet the dead handler, and are tried again
+                self._events.log(
+                    "warning", f"the dead handler may still be known: {type(error).__name__}: {error}"
+                )
             self._announcer.memory_cache = self._shelf.container.front.memory_cache
             self._events.log("warning", "a handler has died, all were started anew; the blocks stayed")
 
@@ -206,14 +212,23 @@ class Server(petals_server.Server):
         return self.mean_balance_check_period * min(2**self._setbacks, MAX_BACKOFF)
 
     def _beside(self, work: Callable[[], Any]) -> Any:
-        """The result of ``work``, done in a thread with an eye on the handlers."""
-        results: list[Any] = []
-        thread = threading.Thread(target=lambda: results.append(work()), name="mover", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(TICK_S)
+        """The result of ``work``, done in a thread with an eye on the handlers.
+
+        :raises Exception: whatever ``work`` raises
+        """
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="mover", daemon=True).start()
+        while not done.done():
+            wait([done], TICK_S)
             self._heal()
-        return results[0]
+        return done.result()
 
     def _itself(self, span: Span | None) -> Itself:
         n_blocks: Any = self.num_blocks  # petals has made sure that it is a number
