@@ -89,9 +89,7 @@ def swarms_of(settings: RunSettings, n_blocks: int) -> dict[str, dict[str, tuple
             name: {place.name: (place.scaled(n_blocks).span, None) for place in layout}
             for name, layout in layouts.items()
         }
-    raise BadInput(
-        "+exp", experiment, "an experiment on a real swarm; this one is simulated and holds no blocks"
-    )
+    raise BadInput("+exp", experiment, "an experiment that starts servers; this one starts none")
 
 
 def _failover(settings: RunSettings, n_blocks: int) -> dict[str, dict[str, tuple[Span, int | None]]]:
