@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 GOAL = 1.3
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+REST = "rest"
 # told apart without colour: white, hatched both ways, grey
 LOOKS: dict[str, Any] = {
     "detect_s": {"facecolor": "white", "hatch": "....."},
     "reroute_s": {"facecolor": "white", "hatch": "/////"},
     "connect_s": {"facecolor": "white", "hatch": "xxxxx"},
     "replay_s": {"facecolor": "0.7"},
+    REST: {"facecolor": "white"},
 }
-WORDS = {"detect_s": "detect", "reroute_s": "reroute", "connect_s": "connect", "replay_s": "replay"}
+WORDS = {
+    "detect_s": "detect", "reroute_s": "reroute", "connect_s": "connect", "replay_s": "replay", REST: "between them",
+}  # fmt: skip
 
 
 def recovery_speed_figure(
@@ -107,8 +111,10 @@ def _draw_ratios(axes: Axes, y: int, record: Record, name: str, arm: str, cell: 
 
 def _draw_stages(axes: Axes, y: int, cell: Mapping[str, Any]) -> None:
     left_ms = 0.0
-    for stage in STAGES:
-        width_ms = 1000 * (cell[stage] or 0.0)
+    # spans that are rebuilt side by side wait for each other and for the processors
+    rest_s = (cell["recovery_s_median"] or 0.0) - sum(cell[stage] or 0.0 for stage in STAGES)
+    for stage, seconds in [*((stage, cell[stage]) for stage in STAGES), (REST, max(rest_s, 0.0))]:
+        width_ms = 1000 * (seconds or 0.0)
         axes.barh([y], [width_ms], left=left_ms, height=0.6, edgecolor="0.2", linewidth=0.6, **LOOKS[stage])
         left_ms += width_ms
     if cell["floor_s"] is not None:
@@ -116,7 +122,7 @@ def _draw_stages(axes: Axes, y: int, cell: Mapping[str, Any]) -> None:
 
 
 def _legend() -> list[Any]:
-    patches: list[Any] = [Patch(edgecolor="0.2", label=WORDS[stage], **LOOKS[stage]) for stage in STAGES]
+    patches: list[Any] = [Patch(edgecolor="0.2", label=WORDS[stage], **LOOKS[stage]) for stage in WORDS]
     floor: Any = {"color": "black", "linewidth": 1.6, "label": "floor"}
     one: Any = {"color": "0.5", "linestyle": "none", "marker": "|", "markersize": 7, "label": "one recovery"}
     return [*patches, Line2D([], [], **floor), Line2D([], [], **one)]
