@@ -22,7 +22,7 @@ PLACES = (
     "address_file",
 )  # settings that name a folder or a machine, beside all that end in _dir
 # overrides that name folders of the machine; the others say what was asked for
-FOLDERS = ("results_dir=", "models_dir=", "scenarios_dir=", "model.path=", "hydra.")
+FOLDERS = ("results_dir=", "models_dir=", "scenarios_dir=", "rebalance.run_dir=", "model.path=", "hydra.")
 
 
 @dataclass(frozen=True)
