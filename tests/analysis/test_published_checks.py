@@ -75,3 +75,10 @@ def test_the_verdict_of_the_raw_record_counts(stored, found):
 
 def test_a_run_that_did_not_complete_is_unknown():
     assert verdict({"arms": {"swarmlab": {"wrong": 1}}}, info={"status": "failed"}) is Verdict.UNKNOWN
+
+
+def test_a_ratio_to_an_oracle_is_only_missed_where_one_was_asked_for():
+    expected = in_a({"arms": {"swarmlab": {"tps_over_oracle": {"min": 0.9}}}})
+    assert verdict(expected) is Verdict.HOLDS
+    with_oracle = {"scenarios": {"a": {**SUMMARY["scenarios"]["a"], "oracle": {"share": 1.0}}}}
+    assert verdict(expected, with_oracle) is Verdict.UNKNOWN
