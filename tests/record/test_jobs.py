@@ -42,6 +42,7 @@ def test_each_multirun_has_a_folder_of_its_own_and_an_absolute_one(tmp_path, mon
     book = JobBook.below("runs")
     assert book.folder.parent == tmp_path / "runs" / "multirun"
     assert not book.folder.exists()
+    assert JobBook.below("runs").folder != book.folder  # in the same second, by the same process
 
 
 def test_only_what_differs_is_told():

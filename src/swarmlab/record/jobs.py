@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,8 +43,8 @@ class JobBook:
 
     @classmethod
     def below(cls, results_dir: str) -> JobBook:
-        """A new one: ``<results_dir>/multirun/<UTC stamp>-<pid>``."""
-        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+        """A new one: ``<results_dir>/multirun/<UTC stamp>-<short id>``."""
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         return cls(Path(results_dir).resolve() / "multirun" / stamp)
 
     def add(self, job: Job) -> None:
