@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live as Screen
 
+from swarmlab.analysis.announced import model_meant
 from swarmlab.analysis.live import KINDS, Frame, Live, frame_of_view
 from swarmlab.analysis.live_view import render
 from swarmlab.errors import BadInput, SwarmFailed
@@ -71,14 +72,7 @@ def of_swarm(peers: Sequence[str], prefix: str | None, n_blocks: int | None) -> 
 def _model(
     announced: Callable[[], dict[str, int]], prefix: str | None, n_blocks: int | None
 ) -> tuple[str, int]:
-    if prefix is not None and n_blocks is not None:
-        return prefix, n_blocks
-    models = announced()
-    names = [prefix] if prefix is not None else list(models)
-    if len(names) == 1 and names[0] in models:
-        return names[0], n_blocks or models[names[0]]
-    known = ", ".join(f"{name} ({blocks} blocks)" for name, blocks in models.items()) or "none"
-    raise BadInput("--dht-prefix", prefix, f"with --blocks, or one that its servers announce: {known}")
+    return model_meant(announced, prefix, n_blocks, field="--dht-prefix", blocks="--blocks")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

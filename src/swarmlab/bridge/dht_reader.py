@@ -12,7 +12,7 @@ from hivemind.dht import DHTNode
 
 from swarmlab.bridge.compat import PRIVATE_NETWORK
 from swarmlab.bridge.snapshot import read_view
-from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.errors import SwarmFailed
 from swarmlab.types import SwarmView
 
 # where petals' servers announce public models: {dht_prefix: {"num_blocks": ..., "repository": ...}}
@@ -44,23 +44,6 @@ class DhtReader:
 
     def _run(self, coroutine: Any) -> Any:
         return self._loop.run_until_complete(coroutine)
-
-
-def model_meant(reader: DhtReader, prefix: str | None, n_blocks: int | None) -> tuple[str, int]:
-    """Which model is to be read, and its number of blocks; what is not given is what its servers announce.
-
-    :raises BadInput: if that is not clear
-    """
-    if prefix is not None and n_blocks is not None:
-        return prefix, n_blocks
-    models = reader.models()
-    names = [prefix] if prefix is not None else list(models)
-    if len(names) == 1 and names[0] in models:
-        return names[0], n_blocks or models[names[0]]
-    known = ", ".join(f"{name} ({blocks} blocks)" for name, blocks in models.items()) or "none"
-    raise BadInput(
-        "dht_prefix", prefix, f"with a number of blocks, or one that its servers announce: {known}"
-    )
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Rebalance:
 
     @property
     def model(self) -> dict[str, Any]:
-        return {"id": self.checkpoint.model_id, "hash": self.checkpoint.sha256}
+        return self.checkpoint.identity
 
     @property
     def parts(self) -> list[str]:

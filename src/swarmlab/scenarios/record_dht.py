@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from swarmlab.analysis.announced import model_meant
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
@@ -81,13 +82,15 @@ class RecordDht:
         from swarmlab.bridge import compat  # noqa: PLC0415  seconds, for those who need it
 
         compat.apply()
-        from swarmlab.bridge.dht_reader import model_meant, reading  # noqa: PLC0415
+        from swarmlab.bridge.dht_reader import reading  # noqa: PLC0415
         from swarmlab.bridge.snapshot import view_to_json  # noqa: PLC0415
 
         hide = Pseudonyms() if self.hash_peers else None
         progress.begin("recording", ARM)
         with reading(self.initial_peers) as reader:
-            prefix, n_blocks = model_meant(reader, self.prefix, self.n_blocks)
+            prefix, n_blocks = model_meant(
+                reader.models, self.prefix, self.n_blocks, field="dht_prefix", blocks="a number of blocks"
+            )
             run_dir.update(model={"id": prefix, "n_blocks": n_blocks, "hash": None})
             start_s, looks = time.monotonic(), 0
             while True:
