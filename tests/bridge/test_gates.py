@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from swarmlab.bridge.gates import Gates
 
@@ -35,3 +36,12 @@ def test_a_gate_that_nobody_opens_does_not_hold_for_ever(tmp_path):
 
 def test_without_a_folder_there_are_no_gates():
     assert Gates(None).pass_through("decided") == 0.0
+
+
+def test_a_disk_that_takes_no_file_stops_nobody(tmp_path, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    gates = Gates(tmp_path)
+    monkeypatch.setattr(Path, "touch", full)
+    assert gates.pass_through("here") >= 0.0

@@ -16,7 +16,8 @@ compat.apply()
 from swarmlab.bridge.block_loader import LoadedBlock  # noqa: E402
 from swarmlab.bridge.events import EventLog, read_events  # noqa: E402
 from swarmlab.bridge.gates import Gates  # noqa: E402
-from swarmlab.bridge.mover import Mover, Tools, load_within  # noqa: E402
+from swarmlab.bridge.loads import Loads, Stopped  # noqa: E402
+from swarmlab.bridge.mover import Mover, Tools  # noqa: E402
 from swarmlab.bridge.reload_account import (  # noqa: E402
     CANCELLED,
     FAILED,
@@ -38,13 +39,13 @@ class Bench:
         self.modules = {block: object() for block in held}
         self.first_modules = dict(self.modules)
         self.said, self.loads, self.bad, self.sessions = [], [], {}, {}
-        self.objections = []
+        self.objections, self.deaf = [], False
         self.clock_s, self.stopping = 0.0, threading.Event()
         self.meter = LoadMeter()
         self.tools = Tools(
-            shelf=self, say=self.say, loader=self, clock=lambda: self.clock_s, gates=Gates(gate_dir),
-            events=EventLog(events), meter=self.meter, visible_s=0.0, drain_s=drain_s, load_deadline_s=5.0,
-            stopping=self.stopping,
+            shelf=self, say=self.say, loads=Loads(self, self.stopping), clock=lambda: self.clock_s,
+            gates=Gates(gate_dir), events=EventLog(events), meter=self.meter, visible_s=0.0,
+            drain_s=drain_s, load_deadline_s=5.0, stopping=self.stopping,
         )  # fmt: skip
 
     @property
@@ -64,7 +65,7 @@ class Bench:
     def say(self, statement):
         assert statement.online is None or set(statement.online) <= set(self.modules)
         self.said.append((statement.online, statement.intent and statement.intent.span))
-        return True
+        return not self.deaf
 
     def load(self, block):
         self.loads.append(block)
@@ -211,21 +212,25 @@ def test_whatever_fails_the_server_holds_what_it_says_and_its_result_tells_where
     assert set(bench.loads) & set(OLD) == set() or mode is Mode.IN_PLACE
 
 
-def test_a_load_that_never_ends_is_left_behind_at_the_deadline():
-    never = threading.Event()
+def test_a_server_that_ends_in_a_move_goes_nowhere_back():
+    bench = Bench()
+    bench.bad = {5: Stopped("the server is to end")}
+    result, row = bench.move(OLD, NEW, Mode.PREFETCH)
+    assert (result.outcome, result.at, result.reason) == (CANCELLED, OLD, "the server is to end")
+    assert bench.said == [(OLD, NEW)]
+    assert not row["completed"]
+    assert not Mover(bench.tools, ReloadAccount(OLD, OLD, None), bench.objection).mend(Span(4, 8))
 
-    class Stuck:
-        def load(self, _block):
-            never.wait()
 
-    stuck: Any = Stuck()
-    with pytest.raises(TimeoutError, match="block 3"):
-        load_within(stuck, 3, 0.1, threading.Event())
-    stopping = threading.Event()
-    stopping.set()
-    with pytest.raises(TimeoutError):
-        load_within(stuck, 3, 60.0, stopping)
-    never.set()
+def test_an_intent_that_nobody_could_be_told_of_is_given_up_before_anything_is_loaded():
+    """Of two servers that set out at once neither would see the other."""
+    bench = Bench()
+    bench.deaf = True
+    result, _ = bench.move(OLD, NEW, Mode.IN_PLACE)
+    assert (result.outcome, result.at) == (CANCELLED, OLD)
+    assert "no record of the intent" in result.reason
+    assert bench.loads == []
+    assert bench.said[-1] == (OLD, None)
 
 
 def test_measured_seconds_become_the_cost_of_the_next_decision():

@@ -50,7 +50,7 @@ class Stage:
             blocks=frozenset(HERE), modules=dict, is_healthy=True, container=None, add=None, remove=None
         )
         server._outlook = SimpleNamespace(look_patiently=lambda: self.view, objections=lambda *_: None)
-        server._gates, server._meter, server._loader = Gates(None), LoadMeter(), None
+        server._gates, server._meter, server._loads = Gates(None), LoadMeter(), None
         server._memory, server._span, server._intent, server._setbacks = None, HERE, None, 0
         server._rng, server._waits = np.random.default_rng(0), random.Random(0)
         server._peer_id, server.num_blocks = "me", 4

@@ -6,6 +6,7 @@ No petals here, so that it can be tested alone.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 POLL_S = 0.02
@@ -30,7 +31,8 @@ class Gates:
         """
         if self._folder is None:
             return 0.0
-        (self._folder / f"{point}.reached").touch()
+        with suppress(OSError):  # a full disk: the orchestrator waits in vain, the server must not
+            (self._folder / f"{point}.reached").touch()
         hold, started = self._folder / f"{point}.hold", time.monotonic()
         while hold.exists() and time.monotonic() - started < hold_s:
             time.sleep(POLL_S)

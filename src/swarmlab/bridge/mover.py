@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import torch
 
 from swarmlab.bridge.announcer import Statement
-from swarmlab.bridge.block_loader import BlockLoader, LoadedBlock
 from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.gates import Gates
+from swarmlab.bridge.loads import Loads, Stopped
 from swarmlab.bridge.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter, ReloadAccount
 from swarmlab.placement.reload_plan import (
     Action,
@@ -59,7 +59,7 @@ class Tools:
 
     shelf: Blocks
     say: Callable[[Statement], bool]
-    loader: BlockLoader
+    loads: Loads
     clock: Callable[[], float]
     gates: Gates
     events: EventLog
@@ -116,6 +116,9 @@ class Mover:
             return Result(MOVED, new, "")
         except GaveUp as why:
             outcome, reason = CANCELLED, str(why)
+        except Stopped as why:
+            # there will be nobody to serve, and so no way back to go
+            return Result(CANCELLED, self._home, str(why))
         except Exception as error:  # noqa: BLE001 - a disk, a file or the memory failed; the server must serve on
             outcome, reason = ROLLED_BACK, f"{type(error).__name__}: {error}"
         back_to = self._home
@@ -130,6 +133,8 @@ class Mover:
         try:
             self._carry_out(plan_mend(self._tools.shelf.blocks, home))
             return True
+        except Stopped:
+            return False
         except Exception as error:  # noqa: BLE001 - as above
             held = contiguous(self._tools.shelf.blocks & set(home))
             self._tools.events.log(
@@ -164,10 +169,12 @@ class Mover:
         intent = Intent(action.wants, self._since_s) if action.wants else None
         first, self._begun = not self._begun, True
         with self._account.timed("intent" if first else "announce"):
-            self._tools.say(Statement(action.online, intent))
+            told = self._tools.say(Statement(action.online, intent))
         self._account.serves(action.online)
         if first:
             self._tools.gates.pass_through("intent_announced")
+            if not told and not self._going_back:
+                raise GaveUp("the DHT took no record of the intent: another may be going there too")
 
     def _load(self, block: int) -> None:
         self._tools.gates.pass_through(f"loading:{block}")
@@ -202,36 +209,11 @@ class Mover:
 def load_counted(tools: Tools, account: ReloadAccount, block: int) -> torch.nn.Module:
     """The module of a block; what loading it took goes into the account and into the next decision's costs.
 
-    :raises Exception: see :func:`load_within`
+    :raises Exception: see :meth:`Loads.load`
     """
     started = time.monotonic()
     with account.timed("load"):
-        loaded = load_within(tools.loader, block, tools.load_deadline_s, tools.stopping)
+        loaded = tools.loads.load(block, tools.load_deadline_s)
     tools.meter.add(time.monotonic() - started)
     account.loaded(block, loaded)
     return loaded.module
-
-
-def load_within(loader: BlockLoader, block: int, deadline_s: float, stopping: threading.Event) -> LoadedBlock:
-    """Load in a thread of its own, which is left behind if it takes too long: petals asks a hub for ever.
-
-    :raises TimeoutError: at the deadline, or if the server is to end
-    :raises Exception: whatever the loader raises
-    """
-    done, results, errors = threading.Event(), [], []
-
-    def work() -> None:
-        try:
-            results.append(loader.load(block))
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            errors.append(error)
-        done.set()
-
-    threading.Thread(target=work, name=f"load block {block}", daemon=True).start()
-    until = time.monotonic() + deadline_s
-    while not done.wait(POLL_S):
-        if stopping.is_set() or time.monotonic() > until:
-            raise TimeoutError(f"block {block} was not loaded within {deadline_s:.0f} s")
-    if errors:
-        raise errors[0]
-    return results[0]

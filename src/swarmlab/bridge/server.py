@@ -27,6 +27,7 @@ from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.front import BlockHandler
 from swarmlab.bridge.gates import Gates
+from swarmlab.bridge.loads import Loads
 from swarmlab.bridge.memory_probe import plan_memory
 from swarmlab.bridge.mover import Mover, Result, Tools, load_counted
 from swarmlab.bridge.outlook import Outlook
@@ -67,7 +68,7 @@ class Server(petals_server.Server):
         n_blocks = self.block_config.num_hidden_layers
         self._outlook = Outlook(self._port, str(self.dht_prefix), n_blocks, events, self.stop)
         self._peer_id = self.dht.peer_id.to_base58()
-        self._loader, self._meter = loader_of(self), LoadMeter()
+        self._loads, self._meter = Loads(loader_of(self), self.stop), LoadMeter()
         self._rng, self._waits = np.random.default_rng(options.seed), random.Random(options.seed)
         self._memory: Memory | None = None
         self._span: Span | None = None
@@ -244,7 +245,7 @@ class Server(petals_server.Server):
         return Tools(
             shelf=self._shelf,
             say=self._announcer.say,
-            loader=self._loader,
+            loads=self._loads,
             clock=get_dht_time,
             gates=self._gates,
             events=self._events,
