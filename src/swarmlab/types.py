@@ -78,6 +78,7 @@ class ServerRecord:
     :param expires_at_s: when the record lapses, on the DHT's clock; a later value is a newer record
     :param next_pings_s: round trips the server measured to likely next servers, by peer id
     :param intent: the move it has announced and not yet begun; None for servers that announce none
+    :param movable: False for one whose blocks are fixed, or that follows another plan than ours
     """
 
     peer_id: str
@@ -89,6 +90,7 @@ class ServerRecord:
     expires_at_s: float = math.inf
     next_pings_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     intent: Intent | None = None
+    movable: bool = True
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.throughput_tps) or not 0 <= self.throughput_tps <= MAX_THROUGHPUT_TPS:
@@ -167,8 +169,11 @@ class Decision:
     :param predicted_tps: the swarm throughput the policy expects after the decision
     :param expected_stay_tps: the swarm throughput it expects if the server stays
     :param keeps_target: False if the server is to unload first and choose again on a fresh view, as Petals does
-    :param intent: what the server should announce while it goes on serving; None withdraws an earlier intent
-    :param check_again_s: seconds until the policy wants to look again; None at the usual period
+    :param intent: what the server should announce while it goes on serving; None withdraws an earlier intent. With
+        ``moved``: the move was not announced before; it is now, the server may load for it, and it gives up nothing
+        before it has found its announcement in the swarm and looked again whether anything speaks against the move
+    :param check_again_s: seconds until the policy wants to look again; None at the usual period. With ``moved`` and an
+        intent: how long to look for the announcement at most
     :param memory: what to hand to the policy at its next check (a ``swarmlab.placement.memory.Memory``)
     """
 

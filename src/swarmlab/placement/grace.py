@@ -1,26 +1,37 @@
 """A record that is missing from one read is not a server that is gone: believe it only after a grace time.
 
 Whole servers drop out of single reads of a DHT, and so do single blocks of a server's span (petals' issue 389,
-pull request 195). A span has no holes, so one that merely shrank is a read that lost records at its edges.
+pull request 195). A span has no holes, so one that merely shrank is a read that lost records at its edges. And a
+server that is gone need not be believed for so long, if it was asked itself and nobody is there.
 """
 
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from swarmlab.placement.memory import Memory, Vanished
+from swarmlab.placement.memory import Gone, Memory, Vanished
+from swarmlab.placement.testimony import Answer
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from swarmlab.types import ServerRecord, SwarmView
 
 # Of more servers missing at once only the strongest count: in a swarm that loses so many, the others hardly matter.
 MAX_VANISHED = 30
+# A server that answers without a record is believed for so many grace times: clients do not find it either.
+ANSWERING_GRACES = 7
 
 
 def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer: str) -> Memory:
-    """The memory after reading ``view``: who is missing or cut, for less than ``grace_s`` seconds.
+    """The memory after reading ``view``: who is missing or cut, and who is shown but gone.
+
+    What servers said themselves (``memory.testimony``) ends the doubt: whoever refused, or no longer serves its blocks,
+    is gone at once; whoever serves on is believed for another grace time, ``ANSWERING_GRACES`` of them at most. The
+    silent are believed for the grace time.
 
     :param grace_s: how long a record is believed after it was first missing
     :param own_peer: the reader itself, which needs no record to know where it is
@@ -28,28 +39,93 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     known = memory or Memory()
     before = known.last_view
     changed = _changed(before, view) if before is not None and before is not view else ()
-    kept: tuple[Vanished, ...] = ()
-    if known.vanished or changed:
-        kept = _missing(view, known.vanished, changed, grace_s, own_peer)
-    return Memory(known.confirmations, view, kept, known.wish, known.departures, known.news_s)
+    found = _missing(view, known, changed, own_peer) if known.vanished or changed else []
+    answers = known.testimony.answers if known.testimony else {}
+    kept = _believed(view, found, answers, grace_s) if found else ()
+    gone = _gone(view, known.gone, found, answers) if known.gone or answers else ()
+    return Memory(known.confirmations, view, kept, known.wish, known.departures, known.news_s, gone)
+
+
+def missing(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[ServerRecord, ...]:
+    """Servers that the memory knows and this read lacks, wholly or in part, as they were last known."""
+    if memory is None or memory.last_view is None:
+        return ()
+    changed = _changed(memory.last_view, view) if memory.last_view is not view else ()
+    if not memory.vanished and not changed:
+        return ()
+    return tuple(item.record for item in _missing(view, memory, changed, own_peer)[:MAX_VANISHED])
+
+
+def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
+    """The view without those that are known to be gone; the same one for all who know that of the same servers."""
+    if not memory.gone:
+        return view
+    peers = frozenset(item.peer_id for item in memory.gone)
+    known = view.__dict__.get("_without")
+    if known is None:
+        known = {}
+        object.__setattr__(view, "_without", known)
+    if peers not in known:
+        known[peers] = view.without(peers)
+    return known[peers]
 
 
 def _missing(
-    view: SwarmView,
-    vanished: tuple[Vanished, ...],
-    changed: tuple[ServerRecord, ...],
-    grace_s: float,
-    own_peer: str,
-) -> tuple[Vanished, ...]:
-    present, earliest_s = _by_peer(view), view.seen_at_s - grace_s
-    kept = [item for item in vanished if item.missing_since_s > earliest_s and _is_cut(item.record, present)]
+    view: SwarmView, known: Memory, changed: tuple[ServerRecord, ...], own_peer: str
+) -> list[Vanished]:
+    present = _by_peer(view)
+    kept = [item for item in known.vanished if _is_cut(item.record, present)]
     if changed:
-        already = {item.record.peer_id for item in vanished}
+        already = {item.record.peer_id for item in known.vanished}
+        already.update(item.peer_id for item in known.gone)
         already.add(own_peer)
         kept += [Vanished(record, view.seen_at_s) for record in changed if record.peer_id not in already]
+    return kept
+
+
+def _believed(
+    view: SwarmView, found: list[Vanished], answers: Mapping[str, Answer], grace_s: float
+) -> tuple[Vanished, ...]:
+    now_s, kept = view.seen_at_s, []
+    for item in found:
+        answer = answers.get(item.record.peer_id)
+        if answer is Answer.REFUSED or (answer is Answer.LEFT and not _loads(item.record)):
+            continue
+        answered = answer in (Answer.SERVES, Answer.LEFT)
+        one = replace(item, answered_s=now_s) if answered else item
+        heard = one.answered_s is not None and one.answered_s > now_s - grace_s
+        if one.missing_since_s > now_s - (ANSWERING_GRACES if heard else 1) * grace_s:
+            kept.append(one)
     if len(kept) > MAX_VANISHED:
         kept = sorted(kept, key=lambda item: -_strength(item.record))[:MAX_VANISHED]
     return tuple(kept)
+
+
+def _loads(record: ServerRecord) -> bool:
+    # It was loading its blocks, so that it does not serve them says nothing.
+    return record.state is ServerState.JOINING
+
+
+def _gone(
+    view: SwarmView, known: tuple[Gone, ...], found: list[Vanished], answers: Mapping[str, Answer]
+) -> tuple[Gone, ...]:
+    # A record that expires later than the one that was wrong is a new one.
+    present, cut = _by_peer(view), {item.record.peer_id for item in found}
+    gone = {
+        item.peer_id: item
+        for item in known
+        if item.expires_at_s > view.seen_at_s
+        and (item.peer_id not in present or present[item.peer_id].expires_at_s <= item.expires_at_s)
+    }
+    for peer, answer in answers.items():
+        shown = present.get(peer)
+        if shown is None or shown.state is ServerState.OFFLINE:
+            continue
+        # of one that was cut, the part that is shown may be what it serves now
+        left = answer is Answer.LEFT and peer not in cut and not _loads(shown)
+        if left or answer is Answer.REFUSED:
+            gone[peer] = Gone(peer, shown.expires_at_s)
+    return tuple(gone[peer] for peer in sorted(gone))
 
 
 def _changed(before: SwarmView, now: SwarmView) -> tuple[ServerRecord, ...]:

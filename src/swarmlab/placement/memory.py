@@ -6,15 +6,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from swarmlab.placement.testimony import Testimony
     from swarmlab.types import Intent, ServerRecord, Span, SwarmView
 
 
 @dataclass(frozen=True)
 class Vanished:
-    """A server's last complete record, and when it was first missing (s, clock of the views)."""
+    """A server's last complete record, and when it was first missing (s, clock of the views).
+
+    :param answered_s: when it last said itself that it still serves; None if it never did
+    """
 
     record: ServerRecord
     missing_since_s: float
+    answered_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A server that is known not to serve, and which of its records must not be believed: this one and older ones."""
+
+    peer_id: str
+    expires_at_s: float
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class Memory:
     :param wish: the move under consideration
     :param departures: the last moves, oldest first
     :param news_s: how long the last announced move took to be found in the swarm by its own server
+    :param gone: servers that are shown although they do not serve any more
+    :param testimony: what servers in doubt said since the last check; the next check takes it in
     """
 
     confirmations: int = 0
@@ -52,3 +67,5 @@ class Memory:
     wish: Wish | None = None
     departures: tuple[Departure, ...] = ()
     news_s: float = 0.0
+    gone: tuple[Gone, ...] = ()
+    testimony: Testimony | None = None

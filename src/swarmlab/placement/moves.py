@@ -115,7 +115,7 @@ def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:
     rate = min(server.throughput_tps, seen.cap_tps)
     values = seen.committed_tps.copy()
     values[old.start : old.end] += rate
-    may_move = seen.online.copy()
+    may_move = seen.movable.copy()
     may_move[list(seen.ahead)] = False
     own, place = layout.index(server.peer_id), layout.place(server.peer_id)
     if own is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from swarmlab.errors import BadInput
 from swarmlab.placement.cost import LoadCost
-from swarmlab.types import MAX_THROUGHPUT_TPS, Decision, Span, SwarmView
+from swarmlab.types import MAX_THROUGHPUT_TPS, Decision, ServerRecord, Span, SwarmView
 
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Rng
@@ -62,6 +62,25 @@ class Policy(Protocol):
 
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
         """Whether a serving server should move; ``memory`` is what its last decision carried, or None."""
+        ...
+
+
+@runtime_checkable
+class Asking(Policy, Protocol):
+    """A policy that wants servers in doubt asked themselves before a check, and a look between checks.
+
+    Whoever asks hands the answers over in ``Memory.testimony``.
+    """
+
+    @property
+    def watch_s(self) -> float: ...
+
+    def whom_to_ask(self, view: SwarmView, server: Server, memory: Memory | None) -> tuple[ServerRecord, ...]:
+        """Whom to ask before :meth:`reconsider` with the same arguments."""
+        ...
+
+    def must_check(self, view: SwarmView, server: Server, memory: Memory | None) -> bool:
+        """Whether what was seen between two checks asks for one at once."""
         ...
 
 

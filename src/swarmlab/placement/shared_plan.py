@@ -16,7 +16,7 @@ from swarmlab.placement.optimum import cheapest_plan
 from swarmlab.placement.problem import Problem
 from swarmlab.placement.search import good_placement
 from swarmlab.placement.situation import blocks_left
-from swarmlab.types import ServerState, Span
+from swarmlab.types import Span
 
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Floats, Layout
@@ -55,7 +55,7 @@ def shared_plan(layout: Layout, seen: Situation, server: Server, old: Span, *, s
     movable = [
         record
         for i, record in enumerate(layout.records)
-        if record.state is ServerState.ONLINE and i not in seen.ahead and record.peer_id != server.peer_id
+        if seen.movable[i] and i not in seen.ahead and record.peer_id != server.peer_id
     ]
     spans = {record.peer_id: (record.span, min(record.throughput_tps, seen.cap_tps)) for record in movable}
     here = np.array([[record.span.start, record.span.end] for record in movable], dtype=np.int64).reshape(

@@ -36,7 +36,8 @@ class Situation:
     :param serving_tps: throughput of those that surely serve now: online, seen in this read, renewed in time
     :param staying: how many of those have not announced to leave the block
     :param cap_tps: the most that one server's throughput counts for
-    :param rates_tps: what each server of the layout adds to a block, and ``online`` whether it says that it serves
+    :param rates_tps: what each server of the layout adds to a block
+    :param movable: which of them serve and would make their part of a plan
     :param ahead: servers (by place in the layout) whose announced moves count as made
     """
 
@@ -47,7 +48,7 @@ class Situation:
     staying: Ints
     cap_tps: float
     rates_tps: Floats
-    online: Flags
+    movable: Flags
     ahead: frozenset[int]
 
 
@@ -105,9 +106,14 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         staying,
         cap,
         everybody.rates,
-        everybody.online,
+        everybody.movable,
         ahead,
     )
+
+
+def overdue(view: SwarmView) -> tuple[ServerRecord, ...]:
+    """Servers that say they serve, and have not renewed that when they should have; those with most to lose first."""
+    return _everybody(view).overdue
 
 
 def _add(values: Floats, counts: Ints, span: Span, rate: float, count: int) -> None:
@@ -151,11 +157,18 @@ class _Everybody:
     # What all who look at one view share; kept with it.
     layout: Layout
     rates: Floats
-    online: Flags
+    movable: Flags
     sure: Flags
+    late: Flags
     intending: frozenset[int]
     cap_tps: float
     present: _Sums
+
+    @cached_property
+    def overdue(self) -> tuple[ServerRecord, ...]:
+        """See :func:`overdue`."""
+        late = [self.layout.records[i] for i in np.flatnonzero(self.late)]
+        return tuple(sorted(late, key=lambda record: -record.throughput_tps * record.span.length))
 
     @cached_property
     def after_intents(self) -> _Sums:
@@ -194,9 +207,10 @@ def _sum_up(view: SwarmView) -> _Everybody:
     rates = np.minimum(layout.tps, cap) if cap > 0 else layout.tps
     left = np.array([record.expires_at_s for record in layout.records]) - view.seen_at_s
     finite = left[np.isfinite(left)]
-    overdue = left < OVERDUE_SHARE * (finite.max() if len(finite) else 0.0)
+    late = left < OVERDUE_SHARE * (finite.max() if len(finite) else 0.0)
     online = np.array([record.state is ServerState.ONLINE for record in layout.records], dtype=bool)
-    sure = online & ~overdue
+    movable = online & np.array([record.movable for record in layout.records], dtype=bool)
+    sure = online & ~late
     starts, ends, n_blocks = layout.starts, layout.ends, view.n_blocks
     sums = _Sums(
         block_sums(starts, ends, rates, n_blocks),
@@ -205,7 +219,9 @@ def _sum_up(view: SwarmView) -> _Everybody:
         _counts(starts[sure], ends[sure], n_blocks),
     )
     intending = frozenset(i for i, record in enumerate(layout.records) if record.intent is not None)
-    return _Everybody(layout, rates, online, sure, intending, cap if cap > 0 else np.inf, sums)
+    return _Everybody(
+        layout, rates, movable, sure, online & late, intending, cap if cap > 0 else np.inf, sums
+    )
 
 
 def _counts(starts: Ints, ends: Ints, n_blocks: int) -> Ints:

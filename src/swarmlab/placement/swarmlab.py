@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swarmlab.errors import BadInput
-from swarmlab.placement.grace import remember
+from swarmlab.placement.doubts import has_hole, whom_to_ask
+from swarmlab.placement.grace import remember, without_gone
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.memory import Departure, Wish
 from swarmlab.placement.moves import Moves, Price, moves, rank
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from swarmlab.placement.memory import Memory
     from swarmlab.placement.policy import Server
     from swarmlab.placement.situation import Situation
-    from swarmlab.types import SwarmView
+    from swarmlab.types import ServerRecord, SwarmView
 
 MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many of them may not be able to move
 MAX_DEPARTURES = 64
@@ -38,11 +39,14 @@ class Swarmlab:
 
     - The worth of a move is what the soft minimum of the blocks' throughputs gains over ``price.horizon_s``, less
       what the served bottleneck loses while blocks load, less a price on loading itself (``moves.py``).
-    - Missing records are believed gone after ``grace_s`` only (``grace.py``).
+    - Missing records are believed gone after ``grace_s`` only, or once their servers themselves, asked past the DHT,
+      do not serve any more (``grace.py``, ``doubts.py``). A server that nobody answers keeps its span: it is cut off.
     - Of several servers that would fill one gap, those with most to gain announce it first, and everybody counts
       announced moves as made (``situation.py``), so the others find the gap filled.
     - An announced move begins when its server finds the announcement in the swarm itself: whatever was announced
       before can be found by then, too. How long that takes also says how far apart servers take turns.
+    - Where a block has nobody, the swarm serves nothing, and a server that alone can mend that loads before its
+      announcement is found; it still gives up nothing before.
     - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
       until together they give each block somebody; none goes back to a span left within ``no_return_s``.
     - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
@@ -50,6 +54,7 @@ class Swarmlab:
     :param grace_s: how long a vanished server is believed to be there
     :param visible_after_s: how long a server waits at most to find its own announcement
     :param confirm_s: how soon it looks for it, and the least time between the turns of two servers
+    :param watch_s: between its checks it looks so often whether some block has nobody, and checks at once if so
     :param good_enough: share of the optimum that a small swarm is content with
     """
 
@@ -57,6 +62,7 @@ class Swarmlab:
     grace_s: float = 90.0
     visible_after_s: float = 60.0
     confirm_s: float = 10.0
+    watch_s: float = 20.0
     no_return_s: float = 3600.0
     small_swarm: int = 10
     good_enough: float = 0.95
@@ -68,6 +74,8 @@ class Swarmlab:
         for setting in ("grace_s", "visible_after_s", "confirm_s", "no_return_s"):
             if not 0 <= getattr(self, setting) < float("inf"):
                 raise BadInput(f"swarmlab.{setting}", getattr(self, setting), "seconds, 0 or more")
+        if not 0 < self.watch_s <= float("inf"):
+            raise BadInput("swarmlab.watch_s", self.watch_s, "seconds above 0; .inf: never")
         if not 0 < self.good_enough <= 1:
             raise BadInput("swarmlab.good_enough", self.good_enough, "a share above 0, at most 1")
 
@@ -95,6 +103,14 @@ class Swarmlab:
             reason=f"blocks {start}:{start + width} need throughput most",
         )
 
+    def whom_to_ask(self, view: SwarmView, server: Server, memory: Memory | None) -> tuple[ServerRecord, ...]:
+        """Servers whose answers ``memory.testimony`` should have at this check; nobody if none is in doubt."""
+        return whom_to_ask(view, memory, server.peer_id)
+
+    def must_check(self, view: SwarmView, server: Server, memory: Memory | None) -> bool:
+        """Whether the next check is due at once, whatever the last decision said."""
+        return server.span is not None and has_hole(view, memory, server.span)
+
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
         """Wish, announce or make a move; the decision names the next look if that should not wait for the period.
 
@@ -104,8 +120,13 @@ class Swarmlab:
         old = server.span
         if old is None or old.end > view.n_blocks:
             raise BadInput("server.span", str(old), f"what the server holds of the {view.n_blocks} blocks")
-        layout = layout_of(view)
+        if memory is not None and memory.testimony is not None and memory.testimony.cut_off:
+            # what was read meanwhile is nothing to remember: all would seem to have vanished
+            at_rest = stay(server, 0.0, self.name, "nobody answers it", replace(memory, testimony=None))
+            return replace(at_rest, intent=memory.wish.intent if memory.wish else None)
         known = remember(view, memory, grace_s=self.grace_s, own_peer=server.peer_id)
+        view = without_gone(view, known)
+        layout = layout_of(view)
         intent = known.wish.intent if known.wish else None
         if intent is not None:
             wait_s = self._unseen_s(layout, server, intent, view.seen_at_s)
@@ -116,7 +137,8 @@ class Swarmlab:
             known = replace(known, news_s=view.seen_at_s - intent.announced_at_s)
         seen = situation(view, server.peer_id, known, intent)
         options = moves(seen, server, old, self.price)
-        look = _Look(view.seen_at_s, layout, server, seen, options, known)
+        at_first = memory is None or memory.last_view is None
+        look = _Look(view.seen_at_s, layout, server, seen, options, known, at_first)
         want = self._plan(look) if look.others < self.small_swarm else self._best_alone(look)
         rested = known if known.wish is None else replace(known, wish=None)
         at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
@@ -172,7 +194,8 @@ class Swarmlab:
             return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=wait_s, memory=known)
         intent = wish.intent or Intent(target, now_s)
         waiting = replace(at_rest, intent=intent, memory=replace(known, wish=replace(wish, intent=intent)))
-        if wish.intent is None and self.visible_after_s > TICK_S:
+        unannounced = wish.intent is None and self.visible_after_s > TICK_S
+        if unannounced and (look.at_first or not _mends_alone(options, target.start)):
             wait_s = min(self.confirm_s, self.visible_after_s)
             return replace(waiting, reason=f"{reason}; announced", check_again_s=wait_s)
         if hindrance := _hindrance(options, target.start):
@@ -185,6 +208,8 @@ class Swarmlab:
             target=target,
             predicted_tps=options.swarm_tps(target.start),
             reason=f"{reason}; loads {int(options.blocks_loaded[target.start])} blocks",
+            intent=intent if unannounced else None,
+            check_again_s=self.visible_after_s if unannounced else None,
             memory=replace(known, wish=None, departures=departures),
         )
 
@@ -198,6 +223,9 @@ class _Look:
     seen: Situation
     options: Moves
     known: Memory
+    at_first: (
+        bool  # nothing is remembered: whoever is missing from this read has not vanished, it was never seen
+    )
 
     @property
     def others(self) -> int:
@@ -210,6 +238,11 @@ class _Want:
     target: Span | None
     turn: int
     reason: str
+
+
+def _mends_alone(options: Moves, start: int) -> bool:
+    # Blocks have nobody, and this move alone gives each of them somebody.
+    return not options.completes(options.old.start) and options.completes(start)
 
 
 def _hindrance(options: Moves, start: int) -> str:
