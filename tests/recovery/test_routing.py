@@ -39,14 +39,14 @@ rtts = st.dictionaries(
 )
 
 
-def all_chains(records, start, end):
-    """Every way to walk from ``start`` to ``end``."""
+def all_chains(records, start, end, before=None):
+    """Every way to walk from ``start`` to ``end``; two pieces at one server are one piece."""
     if start == end:
         yield ()
     for record in records:
-        if start in record.span:
+        if start in record.span and record.peer_id != before:
             for until in range(start + 1, min(record.span.end, end) + 1):
-                for rest in all_chains(records, until, end):
+                for rest in all_chains(records, until, end, record.peer_id):
                     yield (Hop(record.peer_id, Span(start, until)), *rest)
 
 
@@ -86,6 +86,13 @@ def test_no_chain_is_cheaper(view, need, rtt_s, excluded, data):
 
 def server(peer, start, end, **fields):
     return ServerRecord(peer, Span(start, end), **{"throughput_tps": 100.0, **fields})
+
+
+def test_a_server_is_not_left_for_its_price_and_joined_again_at_once():
+    # each piece alone has room in the cache and all of it has not: as one hop it is what it is
+    view = SwarmView(3, (server("a", 0, 3, cache_tokens_left=1000), server("b", 0, 1, inference_tps=0.1)))
+    (hop,) = cheapest_chain(view, Span(0, 3), NEED, rtt_s={})
+    assert (hop.peer_id, hop.span) == ("a", Span(0, 3))
 
 
 def test_loading_servers_are_never_routed_to():

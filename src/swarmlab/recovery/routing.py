@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from swarmlab.types import ServerRecord, Span, SwarmView
 
@@ -59,6 +60,15 @@ class NoRoute(LookupError):
         self.missing, self.avoided = tuple(missing), tuple(sorted(avoided))
 
 
+class _Way(NamedTuple):
+    """Hops through the first blocks of a span."""
+
+    cost_s: float
+    n_hops: int
+    peer_id: str  # of the last hop
+    chain: tuple[Hop, ...]
+
+
 def hop_cost_s(record: ServerRecord, n_blocks: int, need: Need, rtt_s: float | None) -> float:
     """Expected seconds that ``record`` adds to the rest of the session if it takes ``n_blocks`` blocks."""
     rtt = min(DEFAULT_RTT_S if rtt_s is None else rtt_s, MAX_RTT_S)
@@ -98,23 +108,38 @@ def cheapest_chain(
         holders = {r.peer_id for r in view.serving() if any(block in r.span for block in missing)}
         raise NoRoute(missing, holders)
 
-    # best[b]: cheapest way to be done with blocks [span.start, b)
-    best: dict[int, tuple[float, int, tuple[Hop, ...]]] = {span.start: (0.0, 0, ())}
+    # ways[b]: how to be done with blocks [span.start, b), cheapest first; the second ends at another server than the
+    # first, for hops that may not follow that one
+    ways: dict[int, list[_Way]] = {span.start: [_Way(0.0, 0, "", ())]}
+    prices = [(record, _prices_s(record, span, need, rtt_s, suspects)) for record in records]
     for end in range(span.start + 1, span.end + 1):
-        options = []
-        for record in records:
-            for start in range(max(span.start, record.span.start), end):
-                if start not in best or end > record.span.end:
-                    continue
-                cost, hops, chain = best[start]
-                if chain and chain[-1].peer_id == record.peer_id:
-                    continue  # one server in two pieces is one server; only the price would look different
-                cost += hop_cost_s(record, end - start, need, rtt_s.get(record.peer_id))
-                cost += SUSPECT_PENALTY_S if record.peer_id in suspects else 0.0
-                options.append(
-                    (cost, hops + 1, record.peer_id, (*chain, Hop(record.peer_id, Span(start, end))))
-                )
-        if options:
-            cost, hops, _, chain = min(options, key=lambda option: option[:3])
-            best[end] = (cost, hops, chain)
-    return best[span.end][2]
+        found = []
+        for record, price_s in prices:
+            peer_id, first = record.peer_id, max(span.start, record.span.start)
+            if not first < end <= record.span.end:
+                continue
+            options = [
+                (cost_s + price_s[end - start], n_hops + 1, start, way)
+                for start in range(first, end)
+                for way in ways[start]
+                for cost_s, n_hops, last, _ in (way,)
+                if last != peer_id  # one server in two pieces is one server, at another price
+            ]
+            if options:
+                cost_s, n_hops, start, way = min(options)
+                found.append((cost_s, n_hops, peer_id, start, way))
+        ways[end] = [
+            _Way(cost_s, n_hops, peer_id, (*way.chain, Hop(peer_id, Span(start, end))))
+            for cost_s, n_hops, peer_id, start, way in sorted(found, key=lambda one: one[:3])[:2]
+        ]
+    return ways[span.end][0].chain
+
+
+def _prices_s(
+    record: ServerRecord, span: Span, need: Need, rtt_s: Mapping[str, float], suspects: Collection[str]
+) -> list[float]:
+    """What ``record`` costs for each number of blocks that it could take, from 0 on."""
+    penalty_s = SUSPECT_PENALTY_S if record.peer_id in suspects else 0.0
+    known_s = rtt_s.get(record.peer_id)
+    most = min(span.length, record.span.length)
+    return [penalty_s + hop_cost_s(record, n_blocks, need, known_s) for n_blocks in range(most + 1)]
