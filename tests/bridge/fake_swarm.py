@@ -500,6 +500,7 @@ def fake_router(swarm: FakeSwarm, settings: RecoverySettings, manager: Any = Non
         router.Router
     ):  # made here, so that a broken variant of the router is used where there is one
         async def probe(self, peer_id: PeerID) -> bool:
+            self.look_for_others()
             server = swarm.server_of(peer_id)
             await asyncio.sleep(settings.probe_s if server.hung else PROBE_S)
             return server.alive and not server.hung

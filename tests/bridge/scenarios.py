@@ -691,3 +691,32 @@ async def a_pause_teaches_no_patience_with_a_hung_server(driver: Driver) -> None
     assert await driver.step(2)
     driver.server_at(0).hang()
     assert await took_s(driver, n_tokens=3) < 5.0
+
+
+@scenario((0, 6), (0, 6))
+async def a_new_session_meets_a_hung_server(driver: Driver) -> None:
+    """It has seen no reply yet, but other sessions of its client have."""
+    other = driver.accompany()
+    for _ in range(3):
+        assert await driver.step()
+    driver.swarm.after(2, lambda here: here.hang())  # it takes the stream, and the request
+    assert await took_s(other) < driver.settings.suspect_floor_s + driver.settings.probe_s + 0.5
+
+
+@scenario((0, 6), (0, 6))
+async def hung_before_the_first_single_step(driver: Driver) -> None:
+    assert await driver.step(10)
+    driver.server_at(0).hang()
+    assert await took_s(driver) < driver.settings.suspect_floor_s + driver.settings.probe_s + 0.5
+
+
+@scenario((0, 3), (3, 6), (3, 6), hedge_factor=1.0)
+async def another_is_back_while_a_dial_hangs(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(3)
+    spare = next(one for one in driver.servers if one.span == used.span and one is not used)
+    spare.hang()
+    used.kill()
+    asyncio.get_running_loop().call_later(1.5 * driver.settings.hedge_s, used.restart)
+    # a view is looked at four times a second and read once a second at most
+    assert await took_s(driver) < 1.5 * driver.settings.hedge_s + driver.settings.probe_s + 0.5

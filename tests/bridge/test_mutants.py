@@ -136,7 +136,10 @@ MUTANTS = [
         "9: streams opened when a step is interrupted stay open",
         rebuild,
         [
-            ("        close_streams(session, _opened(hops, opening, lost))\n        raise", "        raise"),
+            (
+                "        close_streams(session, _opened(session, hops, opening, lost))\n        raise",
+                "        raise",
+            ),
         ],
         "interrupted_while_dialling",
     ),
@@ -355,8 +358,8 @@ MUTANTS = [
         router,
         [
             (
-                "return min(settings.connect_s, max(settings.hedge_s, settings.hedge_factor * rtt_s))",
-                "return settings.connect_s",
+                "return min(settings.connect_s, hedge_s * 2",
+                "return max(settings.connect_s, hedge_s * 2",
             )
         ],
         "replacement_hangs_while_another_could_serve",
@@ -390,6 +393,29 @@ MUTANTS = [
         latency,
         [("return min(self._token_s, self._step_s)", "return self._token_s")],
         "a_pause_teaches_no_patience_with_a_hung_server",
+    ),
+    Mutant(
+        "what other sessions know of a server's replies is not used",
+        latency,
+        [
+            (
+                "known = self._of_peer.get(peer_id)\n        if known is None:",
+                "known = before\n        if False:",
+            )
+        ],
+        "a_new_session_meets_a_hung_server",
+    ),
+    Mutant(
+        "a prefill teaches nothing about the step after it",
+        latency,
+        [("if self._first_s is None:", "if True:")],
+        "hung_before_the_first_single_step",
+    ),
+    Mutant(
+        "nobody looks for others while a dial hangs",
+        chain,
+        [("self.router.look_for_others()", "pass")],
+        "another_is_back_while_a_dial_hangs",
     ),
     Mutant(
         "one death counts once for each session that meets it",

@@ -21,7 +21,7 @@ from petals.utils.ping import ping_parallel  # noqa: E402
 from swarmlab.bridge import router as router_module  # noqa: E402
 from swarmlab.bridge.router import Router  # noqa: E402
 from swarmlab.recovery.failure import Attempt, Cause, PeerFailed  # noqa: E402
-from swarmlab.recovery.routing import Need, NoRoute  # noqa: E402
+from swarmlab.recovery.routing import Hop, Need, NoRoute  # noqa: E402
 from swarmlab.recovery.settings import RecoverySettings  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 from tests.bridge import virtual_time  # noqa: E402
@@ -403,6 +403,40 @@ def test_a_failure_told_twice_counts_once(play):
     play(script)
 
 
+def test_a_dht_that_is_slow_does_not_keep_anybody_from_a_server_whose_ban_is_over(play):
+    async def script(fixture: Fixture) -> None:
+        loop = asyncio.get_running_loop()
+        fixture.dht.servers = {A: 1e6}
+        await fixture.chosen()
+        fixture.dht.servers = {A: 0.5e6}  # an older record: no sign of life
+        fixture.blame(A, Cause.BROKEN)
+        await asyncio.sleep(SETTINGS.ban_s - 1)
+        fixture.dht.answers = False
+        before_s = loop.time()
+        assert await fixture.chosen(60.0) == A
+        assert loop.time() - before_s < 1 + SETTINGS.retry_max_s
+        assert SETTINGS.read_view_s > 1 + SETTINGS.retry_max_s - 1  # as long as the read alone may take
+
+    play(script)
+
+
+def test_a_dial_is_given_more_time_after_each_failure_and_none_for_who_answered_no_ping(play):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers, fixture.dht.rtt_s = {A: 1e6, B: 1e6}, {A: 0.1, B: math.inf}
+        await fixture.chosen()
+        await asyncio.sleep(1)
+        to_a, to_b = (Hop(peer.to_base58(), WHOLE) for peer in (A, B))
+        assert fixture.router.dial_patience_s(to_a) == pytest.approx(1.0)
+        assert fixture.router.dial_patience_s(to_b) == SETTINGS.hedge_s
+        for doubled_s in (2.0, 4.0, SETTINGS.connect_s):
+            await asyncio.sleep(1)
+            fixture.router.blame(Attempt(A.to_base58(), "0:2", Cause.UNREACHABLE, f"{doubled_s}"))
+            assert fixture.router.dial_patience_s(to_a) == pytest.approx(doubled_s)
+        assert fixture.router.dial_patience_s(to_b) == SETTINGS.connect_s, "nobody else is left"
+
+    play(script)
+
+
 def test_praise_and_pardon_end_a_ban(play):
     async def script(fixture: Fixture) -> None:
         fixture.dht.servers = {A: 1e6, B: 1e6}
@@ -493,8 +527,9 @@ def test_the_compression_is_asked_once(play, stub):
     async def script(fixture: Fixture) -> None:
         monkey: Any = {"inference_schema": [[SimpleNamespace(compression=2)]]}
         made._answer = monkey
-        for _ in range(2):
-            assert await fixture.router.compression(A, 1) == 2
+        other = Router(fixture.manager, SETTINGS)  # pyright: ignore[reportArgumentType]
+        for router in (fixture.router, other):  # two sessions of a client
+            assert await router.compression(A, 1) == 2
         assert made.asked == ["tiny.1"]
 
     with pytest.MonkeyPatch.context() as patches:

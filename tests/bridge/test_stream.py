@@ -329,7 +329,7 @@ class Daemon:
 
 
 def open_stream(daemon: Any, timeout_s: float) -> Coroutine[Any, Any, SpanStream]:
-    return SpanStream.open(daemon, PEER, SPAN, timeout_s=timeout_s)
+    return SpanStream.open(daemon, PEER, SPAN, patience_s=lambda _waited_s: timeout_s)
 
 
 def test_opening(run):
@@ -372,6 +372,22 @@ def test_a_dial_that_takes_too_long_is_blamed_and_closed_when_it_comes_after_all
         await daemon.opened.wait()
         assert await daemon.reader.read() == b""
         assert not stream_module._late
+
+    run(main())
+
+
+def test_a_slow_dial_is_given_up_as_soon_as_there_are_others(run):
+    async def main():
+        daemon, others = Daemon(), []
+
+        def patience_s(waited_s: float) -> float:
+            if waited_s > 0:
+                others.append("somebody who has just come back")
+            return 0.0 if others else DEADLINE_S
+
+        failure = await failure_of(SpanStream.open(cast(Any, daemon), PEER, SPAN, patience_s=patience_s))
+        assert failure.attempt.cause is Cause.UNREACHABLE
+        assert len(others) == 1
 
     run(main())
 

@@ -112,7 +112,9 @@ class Session:
             stream, request, payload.n_further, link.latency, lambda: self.router.probe(stream.peer_id)
         )
         outputs = read_outputs(reply, payload.inputs, stream.peer_id, link.span)
-        self.router.praise(stream.peer_id.to_base58(), asked_at_s)
+        peer_id = stream.peer_id.to_base58()
+        self.router.praise(peer_id, asked_at_s)
+        self.router.latencies.observed(peer_id, link.latency)
         return outputs
 
     async def replay(self, link: Link, n_steps: int, fed_steps: int = 0) -> torch.Tensor:
@@ -159,13 +161,22 @@ class Session:
     async def open(self, hop: Hop, on_broken: Callable[[SpanStream], None] | None) -> SpanStream:
         """Open a stream to the server of ``hop``.
 
+        A dial may hang for seconds though its server is dead: libp2p asks everybody for other addresses, those that
+        hang, too. So others are looked for meanwhile, and it is left for them as soon as there are any.
+
         :raises PeerFailed: if it cannot be reached, blaming that peer
         """
+
+        def patience_s(waited_s: float) -> float:
+            if waited_s >= self.settings.hedge_s:
+                self.router.look_for_others()
+            return self.router.dial_patience_s(hop)
+
         return await SpanStream.open(
             self.router.p2p,
             PeerID.from_base58(hop.peer_id),
             hop.span,
-            timeout_s=self.router.dial_patience_s(hop),
+            patience_s=patience_s,
             on_broken=on_broken,
         )
 

@@ -174,11 +174,11 @@ async def _connect(
     except BaseException:  # cancelled: no stream may stay open that nobody knows of
         for task in opening:
             task.cancel()
-        close_streams(session, _opened(hops, opening, lost))
+        close_streams(session, _opened(session, hops, opening, lost))
         raise
     finally:
         recovery.connect_s += time.monotonic() - started_at_s
-    links = _opened(hops, opening, lost)
+    links = _opened(session, hops, opening, lost)
     if len(links) < len(hops):
         close_streams(session, links)
     for task in opening:
@@ -190,9 +190,12 @@ async def _connect(
     return links if len(links) == len(hops) else []
 
 
-def _opened(hops: tuple[Hop, ...], opening: Sequence[asyncio.Future], lost: Link) -> list[Link]:
+def _opened(
+    session: Session, hops: tuple[Hop, ...], opening: Sequence[asyncio.Future], lost: Link
+) -> list[Link]:
+    known = session.router.latencies
     return [
-        Link(hop.span, SpanHistory(), lost.latency.copy(), task.result())
+        Link(hop.span, SpanHistory(), known.to_begin_with(hop.peer_id, lost.latency), task.result())
         for hop, task in zip(hops, opening, strict=True)
         if task.done() and not task.cancelled() and task.exception() is None
     ]

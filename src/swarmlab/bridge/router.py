@@ -27,6 +27,7 @@ from swarmlab.bridge.snapshot import read_records, view_from_records
 from swarmlab.recovery.bans import BanTable
 from swarmlab.recovery.blame import Blame
 from swarmlab.recovery.failure import Attempt, Cause, PeerFailed
+from swarmlab.recovery.latency import KnownLatencies
 from swarmlab.recovery.routing import DEFAULT_RTT_S, Hop, Need, NoRoute, cheapest_chain
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
@@ -41,10 +42,13 @@ class _Known:
     out for itself who is dead.
 
     :param bans: what concerns every session; with the settings of the first one
+    :param compression: how servers want tensors compressed; None until one was asked
     :param reading: of the next view
     """
 
     bans: BanTable
+    latencies: KnownLatencies
+    compression: int | None = None
     view: SwarmView | None = None
     rtt_s: dict[str, float] = field(default_factory=dict)
     reading: asyncio.Task[SwarmView] | None = None
@@ -59,10 +63,9 @@ class Router:
 
     def __init__(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> None:
         self._manager, self._settings = manager, settings
-        self._known = _known.setdefault(manager, _Known(BanTable(settings)))
+        self._known = _known.setdefault(manager, _Known(BanTable(settings), KnownLatencies()))
         self._blame = Blame(settings, self._known.bans)
         self._rtt_s = self._known.rtt_s
-        self._compression: int | None = None
 
     @property
     def n_blocks(self) -> int:
@@ -76,6 +79,11 @@ class Router:
     def view(self) -> SwarmView | None:
         """The latest view that any session of the client has read; None before the first."""
         return self._known.view
+
+    @property
+    def latencies(self) -> KnownLatencies:
+        """How fast servers have answered the sessions of this client."""
+        return self._known.latencies
 
     @property
     def avoided(self) -> frozenset[str]:
@@ -99,7 +107,7 @@ class Router:
         """
         asked_at_s, retry_s = time.monotonic(), self._settings.retry_s
         view = await self._fresh_view(self._settings.view_max_age_s)
-        outdated = view.seen_at_s < asked_at_s
+        newest = view.seen_at_s >= asked_at_s
         while True:
             for last_resort in (False, True):
                 excluded = self._blame.excluded(time.monotonic(), view, last_resort=last_resort)
@@ -109,12 +117,13 @@ class Router:
                     too_late = time.monotonic() + retry_s > deadline_s
                     if last_resort and (too_late or self._blame.forbids_all(error.avoided)):
                         raise error from None
-            if outdated:
-                outdated = False  # read again at once, but only the first time
-            else:
+            if newest:
                 await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, self._settings.retry_max_s)
-            view = await self._fresh_view(0.0)
+            newest = True  # an older one is read again at once, but only the first time
+            # not longer, however slow the DHT is: bans end meanwhile
+            await asyncio.wait({self._start_reading()}, timeout=retry_s)
+            retry_s = min(2 * retry_s, self._settings.retry_max_s)
+            view = self.view or view
 
     async def spare(self, span: Span, need: Need, avoid: set[str]) -> Hop | None:
         """A server that could take all of ``span`` and is none of ``avoid``; None if there is none just now."""
@@ -133,16 +142,21 @@ class Router:
         return cheapest_chain(view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=suspects)
 
     def dial_patience_s(self, hop: Hop) -> float:
-        """How long to wait for a stream to ``hop``: not so long where others could serve its blocks instead."""
+        """How long to wait for a stream to ``hop``: not so long where others could serve its blocks instead, but longer
+        each time, lest a far server is never reached.
+        """
         settings, view = self._settings, self.view
-        if view is None or hop.peer_id in self._blame.suspects():
+        if view is None:
             return settings.connect_s
         avoided = {hop.peer_id, *self._blame.excluded(time.monotonic(), view)}
         others = [record for record in view.serving() if record.peer_id not in avoided]
         if not all(any(block in record.span for record in others) for block in hop.span):
             return settings.connect_s
-        rtt_s = min(self._rtt_s.get(hop.peer_id, DEFAULT_RTT_S), DEFAULT_RTT_S)
-        return min(settings.connect_s, max(settings.hedge_s, settings.hedge_factor * rtt_s))
+        rtt_s = self._rtt_s.get(hop.peer_id, DEFAULT_RTT_S)
+        # one that did not answer the last ping is not far away but, most likely, gone
+        near_s = min(rtt_s, DEFAULT_RTT_S) if math.isfinite(rtt_s) else 0.0
+        hedge_s = max(settings.hedge_s, settings.hedge_factor * near_s)
+        return min(settings.connect_s, hedge_s * 2 ** min(self._blame.failures_in_a_row(hop.peer_id), 32))
 
     def blame(self, attempt: Attempt) -> None:
         """Draw the consequence of a failure for later choices; once, however often it is told."""
@@ -158,6 +172,7 @@ class Router:
 
     async def probe(self, peer_id: PeerID) -> bool:
         """Whether a server answers a small question within ``probe_s``."""
+        self.look_for_others()
         stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
         try:
             await stub.rpc_info(runtime_pb2.ExpertUID(uid=""), timeout=self._settings.probe_s)
@@ -166,33 +181,32 @@ class Router:
         return True
 
     async def compression(self, peer_id: PeerID, block: int) -> int:
-        """How this swarm's servers want tensors compressed (hivemind's CompressionType); asked once."""
-        if self._compression is None:
+        """How this swarm's servers want tensors compressed (hivemind's CompressionType); asked once by a client."""
+        if self._known.compression is None:
             stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
             uid = runtime_pb2.ExpertUID(uid=self._manager.block_uids[block])
             try:
                 # not hivemind's own limit, which is a wait_for(): see below
-                async with asyncio.timeout(self._settings.connect_s):
+                async with asyncio.timeout(self._settings.first_reply_s):
                     reply = await stub.rpc_info(uid)
                 info: Any = MSGPackSerializer.loads(reply.serialized_info)
-                self._compression = int(info["inference_schema"][0][0].compression)
+                self._known.compression = int(info["inference_schema"][0][0].compression)
             except Exception as error:
                 raise PeerFailed(
                     peer_id.to_base58(), str(block), Cause.UNREACHABLE, f"rpc_info: {error!r}"
                 ) from error
-        return self._compression
+        return self._known.compression
 
     async def _fresh_view(self, max_age_s: float) -> SwarmView:
         """A view not older than ``max_age_s``; an older one is used when the DHT does not answer in time.
 
-        One hung node makes a read of the DHT take seconds. Unless the newest view is wanted (``max_age_s`` 0), an
-        old one is good enough meanwhile: the read goes on, and whoever finds no route with the old one waits for it.
+        One hung node makes a read of the DHT take seconds. An old view is good enough meanwhile: the read goes on, and
+        whoever finds no route with the old one waits for it.
         """
         view = self.view
         if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
             return view
-        patient = view is None or max_age_s <= 0
-        patience_s = self._settings.read_view_s if patient else self._settings.renew_view_s
+        patience_s = self._settings.read_view_s if view is None else self._settings.renew_view_s
         reading = self._start_reading()
         try:
             # shielded: the read goes on for the next caller when this one runs out of time. No wait_for(): before
@@ -206,11 +220,16 @@ class Router:
         """Read a view that is old again, without waiting for that; sooner while it shows servers that are avoided, to
         learn of their return before they are needed.
         """
-        settings, view = self._settings, self.view
-        if view is None:
-            return
-        limit_s = min(settings.view_age_s, settings.ban_s) if self.avoided else settings.view_age_s
-        if time.monotonic() - view.seen_at_s > limit_s:
+        settings = self._settings
+        self._renew(min(settings.view_age_s, settings.ban_s) if self.avoided else settings.view_age_s)
+
+    def look_for_others(self) -> None:
+        """Read a view that is not quite new: a server is late, and another may be needed soon."""
+        self._renew(self._settings.probe_s)
+
+    def _renew(self, max_age_s: float) -> None:
+        """Begin to read a view that is older than that."""
+        if self.view is not None and time.monotonic() - self.view.seen_at_s > max_age_s:
             self._start_reading()
 
     def _start_reading(self) -> asyncio.Task[SwarmView]:

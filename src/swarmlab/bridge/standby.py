@@ -182,7 +182,12 @@ class Standbys:
         if hop is None:
             return None
         stream = await session.open(hop, None)
-        return Link(link.span, SpanHistory(), link.latency.copy(), stream)
+        return Link(
+            link.span,
+            SpanHistory(),
+            session.router.latencies.to_begin_with(hop.peer_id, link.latency),
+            stream,
+        )
 
     async def _feed(self, link: Link, standby: Standby, n_steps: int) -> None:
         assert standby.link is not None

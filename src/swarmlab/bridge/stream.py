@@ -20,6 +20,7 @@ from swarmlab.recovery.failure import Cause, PeerFailed, cause_of, cause_of_dial
 from swarmlab.types import Span
 
 _HANDLER = "rpc_inference"
+_ASK_AGAIN_S = 0.25
 
 
 class SpanStream:
@@ -53,25 +54,26 @@ class SpanStream:
         peer_id: PeerID,
         span: Span,
         *,
-        timeout_s: float,
+        patience_s: Callable[[float], float],
         on_broken: Callable[[SpanStream], None] | None = None,
     ) -> SpanStream:
         """Open a stream; nothing is sent yet, so the server allocates nothing.
 
-        :raises PeerFailed: blaming this peer, if that takes longer than ``timeout_s`` or is refused
+        :param patience_s: how long it may take in all; given how long it has taken, it is asked now and then again
+        :raises PeerFailed: blaming this peer, if that takes longer than ``patience_s`` or is refused
         """
         name = TransformerConnectionHandler._get_handle_name(None, _HANDLER)
         began_s = time.monotonic()
         opening = asyncio.ensure_future(p2p.call_binary_stream_handler(peer_id, name))
         try:
-            async with asyncio.timeout(timeout_s):
-                _, reader, writer = await asyncio.shield(opening)
+            await _wait_for(opening, began_s, patience_s)
+            _, reader, writer = opening.result()
         except asyncio.CancelledError:
             _close_when_open(opening)
             raise
         except Exception as error:
             _close_when_open(opening)
-            text = str(error) or f"no connection within {timeout_s:g} s"
+            text = str(error) or repr(error)
             raise PeerFailed(peer_id.to_base58(), str(span), cause_of_dial(text), text, began_s) from error
         return cls(peer_id, span, reader, writer, on_broken)
 
@@ -175,6 +177,18 @@ class SpanStream:
 def _meaning(message: str) -> tuple[Cause, str]:
     """A session that ends with an error without a text (as petals' time limits do) is no refusal, and no death."""
     return (cause_of(message), message) if message else (Cause.RESET, "ended by the server without a reason")
+
+
+async def _wait_for(opening: asyncio.Future, began_s: float, patience_s: Callable[[float], float]) -> None:
+    """
+    :raises TimeoutError: when it has taken longer than ``patience_s`` allows then
+    """
+    while not opening.done():
+        waited_s = time.monotonic() - began_s
+        left_s = patience_s(waited_s) - waited_s
+        if left_s <= 0:
+            raise TimeoutError(f"no connection within {waited_s:.1f} s")
+        await asyncio.wait({opening}, timeout=min(left_s, _ASK_AGAIN_S))
 
 
 _late: set[asyncio.Future] = set()

@@ -119,6 +119,11 @@ class BanTable:
         """Peers whose last request failed, banned or not."""
         return frozenset(peer for peer, ban in self._known() if ban.streak)
 
+    def failures_in_a_row(self, peer_id: str) -> int:
+        """Of that peer, up to now."""
+        with self._lock:
+            return self._streak(peer_id)
+
     def forbids_all(self, peer_ids: Collection[str]) -> bool:
         """Whether there are such peers and none of them can ever help."""
         bans = [self._bans.get(peer_id) for peer_id in peer_ids]

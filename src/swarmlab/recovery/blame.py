@@ -53,6 +53,10 @@ class Blame:
         """As BanTable.suspects."""
         return self._own.suspects() | self._shared.suspects()
 
+    def failures_in_a_row(self, peer_id: str) -> int:
+        """As BanTable.failures_in_a_row, of whoever has met more."""
+        return max(self._own.failures_in_a_row(peer_id), self._shared.failures_in_a_row(peer_id))
+
     def forbids_all(self, peer_ids: Collection[str]) -> bool:
         """As BanTable.forbids_all."""
         return self._own.forbids_all(peer_ids)

@@ -2,7 +2,8 @@
 
 Rule (measured for the reference notes: of 1,958 healthy steps none took more than 6 times the moving average):
 suspect after ``max(suspect_floor_s, suspect_factor x mean)``, plus what the request's further tokens should take;
-a suspect that answers a probe is slow, not dead, and is given up only after the hard limit.
+a suspect that answers a probe is slow, not dead, and is given up only after the hard limit. Before a span has taken a
+step of its own, what its client knows of the server from other sessions stands in (``KnownLatencies``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class ReplyLatency:
         self._settings = settings
         self._step_s: float | None = None
         self._token_s: float | None = None
+        self._first_s: float | None = (
+            None  # a request with further tokens, before any step: no step takes longer
+        )
 
     @property
     def step_s(self) -> float | None:
@@ -32,7 +36,7 @@ class ReplyLatency:
     def copy(self) -> ReplyLatency:
         """The same averages for a replacement, until it has its own."""
         twin = ReplyLatency(self._settings)
-        twin._step_s, twin._token_s = self._step_s, self._token_s
+        twin._step_s, twin._token_s, twin._first_s = self._step_s, self._token_s, self._first_s
         return twin
 
     def observe(self, seconds: float, n_further: int) -> None:
@@ -40,6 +44,7 @@ class ReplyLatency:
         if n_further == 0:
             self._step_s = _blend(self._step_s, seconds)
         else:
+            self._first_s = seconds
             rest = max(seconds - (self._step_s or 0.0), 0.0)
             self._token_s = _blend(self._token_s, rest / n_further)
 
@@ -52,10 +57,19 @@ class ReplyLatency:
     def suspect_after_s(self, n_further: int) -> float:
         """How long a reply to such a request may take before the server is probed."""
         settings = self._settings
-        base = settings.first_reply_s if self._step_s is None else self.late_step_s
+        base = self._late_first_s if self._step_s is None else self.late_step_s
         rate = settings.token_s if self._token_s is None else settings.suspect_factor * self._mean_token_s
         # whatever pauses seemed to teach: asking a server whether it is there costs next to nothing
         return base + min(rate * n_further, settings.hard_max_s + settings.token_s * n_further)
+
+    @property
+    def _late_first_s(self) -> float:
+        """The same while no step was seen: a prefill took at least as long as a step will."""
+        settings = self._settings
+        if self._first_s is None:
+            return settings.first_reply_s
+        bound_s = max(settings.suspect_floor_s, settings.suspect_factor * self._first_s)
+        return min(bound_s, max(settings.first_reply_s, settings.suspect_floor_s))
 
     @property
     def _mean_token_s(self) -> float:
@@ -72,6 +86,31 @@ class ReplyLatency:
         # a rate learnt from short requests may be nothing but noise; here only a safe one will do
         rate = max(settings.token_s, settings.suspect_factor * self._mean_token_s)
         return max(slow + rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)
+
+
+class KnownLatencies:
+    """What the sessions of one client have seen of servers' replies, so that a new session need not wait for a hung
+    server as long as for one of which nothing is known.
+    """
+
+    def __init__(self) -> None:
+        self._of_peer: dict[str, ReplyLatency] = {}
+
+    def observed(self, peer_id: str, latency: ReplyLatency) -> None:
+        """A span at that server has these averages now."""
+        self._of_peer[peer_id] = latency.copy()
+
+    def to_begin_with(self, peer_id: str, before: ReplyLatency) -> ReplyLatency:
+        """For a span that is opened at a server: as it was at the server before; if it has not taken a step yet, as
+        other sessions found this server, or else the slowest that is known.
+        """
+        if before.step_s is not None:
+            return before.copy()
+        known = self._of_peer.get(peer_id)
+        if known is None:
+            slowest = (one for one in self._of_peer.values() if one.step_s is not None)
+            known = max(slowest, key=lambda one: one.step_s or 0.0, default=before)
+        return known.copy()
 
 
 def _blend(mean: float | None, value: float) -> float:

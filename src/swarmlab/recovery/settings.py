@@ -15,7 +15,7 @@ class RecoverySettings:
 
     :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed
     :param hedge_s: ... unless others serve the same blocks: then it is left for them after this at the earliest
-    :param hedge_factor: ... and after this multiple of its round trip time
+    :param hedge_factor: ... and after this multiple of its round trip time; both double with each failure in a row
     :param read_view_s: longest wait for one read of the DHT
     :param renew_view_s: the same while there is an older view to begin with
     :param view_age_s: a view older than this is read again, and used meanwhile
@@ -33,7 +33,7 @@ class RecoverySettings:
     :param history_max_bytes: most memory that one session's histories may take (room to grow included); 0 for any
     :param suspect_floor_s: a reply later than this is suspicious at the earliest
     :param suspect_factor: ... and later than this multiple of the mean step time
-    :param first_reply_s: the same bound while nothing has been observed yet
+    :param first_reply_s: the same bound while the client has observed nothing yet
     :param token_s: what each further token of a request adds to the bound while its own rate is unknown
     :param probe_s: a suspected server must answer a probe within this time
     :param hard_floor_s: a server that answers probes but not the request is given up after this at the earliest
@@ -45,7 +45,7 @@ class RecoverySettings:
     """
 
     connect_s: float = 5.0
-    hedge_s: float = 1.0
+    hedge_s: float = 0.5
     hedge_factor: float = 10.0
     read_view_s: float = 5.0
     renew_view_s: float = 0.5
@@ -65,7 +65,7 @@ class RecoverySettings:
     history_max_bytes: int = 8 * 2**30
     suspect_floor_s: float = 0.5
     suspect_factor: float = 6.0
-    first_reply_s: float = 10.0
+    first_reply_s: float = 3.0
     token_s: float = 0.05
     probe_s: float = 1.0
     hard_floor_s: float = 20.0
