@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+import os
 from typing import Any
 
 import pytest
@@ -16,16 +16,15 @@ compat.apply()
 from petals.data_structures import InferenceMetadata  # noqa: E402
 from petals.server.backend import TransformerBackend  # noqa: E402
 from petals.server.handler import TransformerConnectionHandler  # noqa: E402
-from petals.utils.auto_config import AutoDistributedConfig  # noqa: E402
 from petals.utils.convert_block import QuantType  # noqa: E402
 
 from swarmlab.bridge.block_loader import BlockRecipe, PetalsLoader  # noqa: E402
 from swarmlab.bridge.front import BlockHandler, Front, Presence  # noqa: E402
 from swarmlab.bridge.memory_probe import bytes_of  # noqa: E402
 from swarmlab.bridge.models.ensure import ensure_model  # noqa: E402
+from tests.bridge.servers import settings_of  # noqa: E402
 
 pb: Any = __import__("hivemind.proto.runtime_pb2", fromlist=["ExpertRequest"])
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +34,7 @@ def model_path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def settings(model_path) -> Any:
-    config: Any = AutoDistributedConfig.from_pretrained(str(model_path))
-    return SimpleNamespace(
-        block_config=config, dht_prefix="m", module_uids=[f"m.{block}" for block in range(16)],
-        torch_dtype=torch.float32, tensor_parallel_devices=(CPU,), device=CPU, attn_cache_bytes=2**20,
-        max_alloc_timeout=1.0, max_chunk_size_bytes=2**20, min_batch_size=1, max_batch_size=512,
-        compression=pb.CompressionType.NONE,
-    )  # fmt: skip
+    return settings_of(model_path)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +110,38 @@ def cache_of(front, blocks, tokens):
     return handles
 
 
+def test_a_front_that_forgets_keeps_neither_blocks_nor_caches(front, modules):
+    front.held.add("m.3", modules[3])
+    cache_of(front, blocks=1, tokens=8)
+    with front.memory_cache.use_cache(0):
+        pass
+    front.forget()
+    assert not front.held._backends
+    assert not front.memory_cache._allocated_tensors
+
+
+def test_a_forked_handler_lets_go_of_the_weights_and_the_server_keeps_them(front, settings, model_path):
+    """What a handler shares with the server would not be free when the server drops it."""
+    recipe = BlockRecipe(str(model_path), settings.block_config, torch.float32, QuantType.NONE)
+    module = PetalsLoader(recipe).load(5).module
+    front.held.add("m.5", module)
+    before = bytes_of(module)
+    pid = os.fork()
+    if pid == 0:  # no assertion here: the child must not go on as a second pytest
+        front.held.free_copies()
+        os._exit(int(bool(bytes_of(module) or front.held._backends)))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert bytes_of(module) == before > 0
+
+
+def test_on_a_gpu_a_forked_handler_touches_nothing(front, modules):
+    front.held.add("m.3", modules[3])
+    front.template.module.devices = [torch.device("cuda", 0)]
+    front.held.free_copies()
+    assert front.held.module("m.3") is modules[3]
+    assert bytes_of(modules[3]) > 0
+
+
 def test_what_a_handler_needs_to_know_of_a_block_is_what_petals_says_of_it(front, settings, modules):
     original = TransformerBackend(
         "m.3", modules[3], config=settings.block_config, memory_cache=front.memory_cache,
@@ -155,19 +180,28 @@ class Handler:
     """The handler with petals' part played."""
 
     def __init__(self, front, monkeypatch):
-        self.presence, self.during = front.presence, []
+        self.presence, self.during, self.between = front.presence, [], lambda: None
         self.handler: Any = object.__new__(BlockHandler)
         self.handler.module_backends, self.handler._presence = front.faces, front.presence
 
-        async def rpc_inference(_handler, requests, _context):
-            async for _ in requests:
+        async def rpc_inference(handler, requests, context):
+            first = await anext(requests)
+            steps = handler._iterate_inference_steps(first, requests, "id", first.uid.split(), context)
+            async for _ in steps:
                 self.during.append(self.presence.sessions_on([3, 4]))
                 yield pb.ExpertResponse()
+                self.between()
+
+        async def steps(_handler, first, requests, _session_id, _uids, _context):
+            yield first, {}
+            async for request in requests:  # or those that another server pushes
+                yield request, {}
 
         async def rpc_info(_handler, _request, _context):
             return "info"
 
         monkeypatch.setattr(TransformerConnectionHandler, "rpc_inference", rpc_inference)
+        monkeypatch.setattr(TransformerConnectionHandler, "_iterate_inference_steps", steps)
         monkeypatch.setattr(TransformerConnectionHandler, "rpc_info", rpc_info)
 
     async def infer(self, uids, steps=2, fail=False):
@@ -193,6 +227,23 @@ def test_a_session_counts_on_its_blocks_as_long_as_it_lasts(handler):
     assert handler.presence.sessions_on([3, 4]) == 0
     with pytest.raises(ConnectionError):
         asyncio.run(handler.infer("m.3", fail=True))
+    assert handler.presence.sessions_on([3, 4]) == 0
+
+
+def test_a_session_on_a_block_that_was_away_is_refused_and_one_on_others_goes_on(handler):
+    """Its attention cache may be of other weights: an error is mended by the client, a wrong token is not."""
+
+    def away_and_back():
+        handler.presence.set_held(4, held=False)
+        handler.presence.set_held(4, held=True)
+
+    handler.between = away_and_back
+    assert len(asyncio.run(handler.infer("m.3", steps=3))) == 3
+    with pytest.raises(RuntimeError, match="dropped and loaded again"):
+        asyncio.run(handler.infer("m.3 m.4"))
+    handler.between = lambda: handler.presence.set_held(4, held=False)
+    with pytest.raises(RuntimeError, match=r"does not serve m\.4"):
+        asyncio.run(handler.infer("m.3 m.4"))
     assert handler.presence.sessions_on([3, 4]) == 0
 
 

@@ -67,7 +67,8 @@ def test_nothing_keeps_a_block_that_was_loaded_half():
     kept = []
 
     class Loader:
-        def load(self, _block) -> Any:
+        def load(self, block) -> Any:
+            del block
             half = Half()
             kept.append(weakref.ref(half))
             raise MemoryError

@@ -27,6 +27,8 @@ from petals.server.memory_cache import MemoryCache
 from petals.server.task_pool import PrioritizedTaskPool
 from petals.utils.convert_block import make_tensor_parallel
 
+from swarmlab.bridge import heap
+
 MAX_REQUEST_TOKENS = 2048  # petals' own size of a block's inputs in its schemas
 
 
@@ -35,10 +37,16 @@ class Presence:
 
     def __init__(self, n_blocks: int) -> None:
         self._held = multiprocessing.RawArray("b", n_blocks)
+        self._arrivals = multiprocessing.RawArray("L", n_blocks)
         self._sessions = multiprocessing.Array("i", n_blocks)
 
     def set_held(self, block: int, *, held: bool) -> None:
+        self._arrivals[block] += held
         self._held[block] = held
+
+    def arrivals(self, blocks: Iterable[int]) -> tuple[int, ...]:
+        """How often each of the blocks has come: another number means that it was away in between."""
+        return tuple(self._arrivals[block] for block in blocks)
 
     def is_held(self, block: int) -> bool:
         return 0 <= block < len(self._held) and bool(self._held[block])
@@ -73,7 +81,7 @@ class HeldBlocks:
     """
 
     def __init__(self, template: TransformerBackend) -> None:
-        self._template = template
+        self._template: Any = template
         self._backends: dict[str, TransformerBackend] = {}
         self.inference = _MergedInferenceStep(self._backends)
 
@@ -85,6 +93,22 @@ class HeldBlocks:
     def remove(self, uid: str) -> None:
         """Forget a block; a task that computes on it right now finishes."""
         del self._backends[uid]
+
+    def clear(self) -> None:
+        self._backends.clear()
+
+    def free_copies(self) -> None:
+        """In a process that was forked from the server's: let go of the weights that it shares with it.
+
+        What lies on a GPU is not shared, and CUDA cannot be used here.
+        """
+        if any(device.type != "cpu" for device in self._template.module.devices):
+            return
+        for backend in self._backends.values():
+            for tensor in (*backend.module.parameters(), *backend.module.buffers()):
+                tensor.data = torch.empty(0)
+        self.clear()
+        heap.trim()
 
     def module(self, uid: str) -> torch.nn.Module:
         return self._backends[uid].module
@@ -120,6 +144,11 @@ class Front:
         self.template.forward_pool = pool(self.held.forward, "forward")
         self.template.backward_pool = pool(self.held.backward, "backward")
         self.faces = {uid: self._face(uid) for uid in server.module_uids}
+
+    def forget(self) -> None:
+        """Keep no block and no attention cache; what is computed right now finishes or fails."""
+        self.held.clear()
+        self.memory_cache._allocated_tensors.clear()
 
     def _face(self, uid: str) -> TransformerBackend:
         face = copy.copy(self.template)
@@ -167,9 +196,15 @@ def _template(server: Any, memory_cache: MemoryCache) -> TransformerBackend:
 class BlockHandler(TransformerConnectionHandler):
     """Petals' handler, which serves the blocks that are held now and counts sessions."""
 
-    def __init__(self, *args: Any, presence: Presence, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, presence: Presence, held: HeldBlocks, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._presence = presence
+        self._presence, self._held = presence, held
+
+    def run(self) -> None:
+        """Of the forked process. One that replaces another has copies of the blocks held at that moment: it must not
+        keep their memory from the server when that drops them."""
+        self._held.free_copies()
+        super().run()
 
     def _check_uids(self, uids: str) -> Sequence[str]:
         """:raises RuntimeError: as petals does for a block that it does not serve"""
@@ -208,6 +243,27 @@ class BlockHandler(TransformerConnectionHandler):
                     yield reply
         finally:
             self._presence.count_session(blocks, -1)
+
+    async def _iterate_inference_steps(
+        self, first_request: Any, requests: Any, session_id: Any, requested_uids: Sequence[str], context: Any
+    ) -> AsyncIterator[Any]:
+        """As petals', also for steps that another server pushes.
+
+        :raises RuntimeError: for a block that was away since the session began: nobody vouches that its weights are
+            those that the attention cache was made with
+        """
+        blocks = [parse_uid(uid)[1] for uid in requested_uids]
+        at_first = self._presence.arrivals(blocks)
+        steps: Any = super()._iterate_inference_steps(
+            first_request, requests, session_id, requested_uids, context
+        )
+        async with aclosing(steps):
+            async for step in steps:
+                for uid in requested_uids:
+                    self._require_held(uid)
+                if self._presence.arrivals(blocks) != at_first:
+                    raise RuntimeError("A block was dropped and loaded again since the session began")
+                yield step
 
 
 # hivemind announces a handler under the name of its class, and clients ask for petals'
