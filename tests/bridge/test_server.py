@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +23,8 @@ from swarmlab.bridge.mover import Result  # noqa: E402
 from swarmlab.bridge.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter  # noqa: E402
 from swarmlab.placement.memory import Memory, Wish  # noqa: E402
 from swarmlab.placement.reload_plan import MemoryPlan, Mode  # noqa: E402
+from swarmlab.placement.swarmlab import Swarmlab  # noqa: E402
+from swarmlab.placement.testimony import Answer, Answers  # noqa: E402
 from swarmlab.types import Decision, Intent, Span, SwarmView  # noqa: E402
 
 HERE, TARGET = Span(0, 4), Span(2, 6)
@@ -35,7 +39,7 @@ class Stage:
     """One server that has joined, whose policy says what the test wants and whose moves end as the test wants."""
 
     def __init__(self, monkeypatch):
-        self.rows, self.said, self.plans = [], [], []
+        self.rows, self.said, self.plans, self.watched = [], [], [], 0
         self.decision, self.asked = decision(), []
         self.result = Result(MOVED, TARGET, "")
         self.view: SwarmView | None = SwarmView(16, ())
@@ -49,9 +53,14 @@ class Stage:
         server._shelf = SimpleNamespace(
             blocks=frozenset(HERE), modules=dict, is_healthy=True, container=None, add=None, remove=None
         )
-        server._outlook = SimpleNamespace(look_patiently=lambda: self.view, objections=lambda *_: None)
+        self.testimony, self.hole = None, False
+        server._outlook = SimpleNamespace(
+            look_patiently=lambda: self.view, objections=lambda *_: None,
+            ask=lambda _policy, _view, _itself, memory: self._ask(memory), must_check=self._must_check,
+        )  # fmt: skip
         server._gates, server._meter, server._loads = Gates(None), LoadMeter(), None
         server._memory, server._span, server._intent, server._setbacks = None, HERE, None, 0
+        server._watched_s = 0.0
         server._rng, server._waits = np.random.default_rng(0), random.Random(0)
         server._peer_id, server.num_blocks = "me", 4
         server.server_info = SimpleNamespace(throughput=10.0)
@@ -68,6 +77,13 @@ class Stage:
     def _reconsider(self, view, itself, memory, _rng):
         self.asked.append((view, itself, memory))
         return self.decision
+
+    def _ask(self, memory):
+        return memory if self.testimony is None else replace(memory or Memory(), testimony=self.testimony)
+
+    def _must_check(self, *_):
+        self.watched += 1
+        return self.hole
 
     def _log(self, level, line, **_):
         self.rows.append(("logs", {"level": level, "line": line}))
@@ -138,6 +154,45 @@ def test_a_move_that_was_not_made_is_not_remembered_as_one(stage):
     stage.look()
     assert stage.server._memory == Memory(confirmations=3, wish=None)
     assert stage.server._here == HERE
+
+
+def test_what_servers_say_themselves_reaches_the_policy_and_is_no_more_true_after_a_move_that_failed(stage):
+    stage.testimony = Answers({"a": Answer.REFUSED})
+    stage.decision = decision(TARGET, moved=True)
+    stage.result = Result(CANCELLED, HERE, "taken")
+    stage.look()
+    assert stage.asked[0][2] == Memory(testimony=stage.testimony)
+    assert stage.server._memory == Memory()
+
+
+def test_a_move_decided_at_once_is_announced_as_the_policy_says(stage):
+    intent, seen = Intent(TARGET, 7.0), []
+    stage.server._outlook.objections = lambda _itself, _here, decided, said, _view: seen.append(
+        (decided, said)
+    )
+    stage.decision = decision(TARGET, moved=True, intent=intent, check_again_s=9.0)
+    stage.look()
+    assert seen == [(stage.decision, intent)]
+
+
+@pytest.mark.parametrize("hole", [True, False])
+def test_between_checks_it_looks_for_blocks_that_nobody_serves(stage, monkeypatch, hole):
+    monkeypatch.setattr(module, "TICK_S", 0.005)
+    stage.server._policy, stage.hole = Swarmlab(watch_s=0.01), hole
+    begun = time.monotonic()
+    assert not stage.server._pause(30.0 if hole else 0.1)
+    assert (time.monotonic() - begun < 30.0) or not hole
+    assert stage.watched == 1 if hole else stage.watched > 1
+
+
+def test_after_a_setback_and_with_fixed_blocks_nothing_is_watched(stage, monkeypatch):
+    monkeypatch.setattr(module, "TICK_S", 0.005)
+    stage.server._policy, stage.hole = Swarmlab(watch_s=0.01), True
+    stage.server._setbacks = 1
+    assert not stage.server._pause(0.05)
+    stage.server._setbacks, stage.server.strict_block_indices = 0, range(4)
+    assert not stage.server._pause(0.05)
+    assert stage.watched == 0
 
 
 def test_after_setbacks_it_waits_longer_and_longer_until_a_move_is_made(stage):

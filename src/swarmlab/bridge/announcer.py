@@ -18,7 +18,7 @@ from petals.data_structures import UID_DELIMITER, ServerInfo, ServerState
 from petals.server.server import ModuleAnnouncerThread
 
 from swarmlab.bridge.dht_port import DhtPort
-from swarmlab.bridge.snapshot import move_to_details
+from swarmlab.bridge.snapshot import PLAN_KEY, move_to_details
 from swarmlab.types import Intent, Span
 
 logger = get_logger(__name__)
@@ -43,9 +43,19 @@ class Announcer(ModuleAnnouncerThread):
 
     :param server: petals' ``Server``, for its settings
     :param statement: the first one, said when the thread is started
+    :param follows_plan: whether the server would make its part of the plan that our servers share
     """
 
-    def __init__(self, server: Any, dht: DhtPort, memory_cache: Any, statement: Statement) -> None:
+    def __init__(
+        self,
+        server: Any,
+        dht: DhtPort,
+        memory_cache: Any,
+        statement: Statement,
+        *,
+        follows_plan: bool = False,
+    ) -> None:
+        self._follows_plan = follows_plan
         self._n_blocks = server.block_config.num_hidden_layers
         self._statement = statement
         self._said_until_s: dict[int, float] = {}  # blocks that records of ours may still be alive for
@@ -146,6 +156,8 @@ class Announcer(ModuleAnnouncerThread):
             next_pings={peer.to_base58(): rtt for peer, rtt in self.ping_aggregator.to_dict().items()},
         )
         number, throughput, details = info.to_tuple()
+        if self._follows_plan:
+            details |= {PLAN_KEY: True}
         if online is not None and statement.intent is not None and state is not ServerState.OFFLINE:
             details |= move_to_details(online, statement.intent.span, statement.intent.announced_at_s)
         return number, throughput, details

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from hivemind.utils import get_dht_time
 
-from swarmlab.bridge import snapshot
-from swarmlab.types import SwarmView
+from swarmlab.bridge import inquiry, snapshot
+from swarmlab.placement.testimony import Answers
+from swarmlab.types import ServerRecord, SwarmView
 
 ANSWER_S = 30.0
 
@@ -54,3 +55,11 @@ class DhtPort:
         """
         records = self.run_coroutine(partial(snapshot.read_records, prefix=prefix, n_blocks=n_blocks))
         return snapshot.view_from_records(records, n_blocks, get_dht_time())[0]
+
+    def ask(self, records: Sequence[ServerRecord], prefix: str) -> Answers:
+        """What servers say themselves about their blocks.
+
+        :raises TimeoutError: if the DHT does not answer
+        """
+        question = partial(inquiry.ask_all, records=records, prefix=prefix, limits=inquiry.Limits())
+        return Answers(self.run_coroutine(question))

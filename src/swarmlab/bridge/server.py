@@ -22,7 +22,7 @@ from petals.server import server as petals_server
 from swarmlab.bridge import children, graph_capture, local_checkpoint, slow_disk
 from swarmlab.bridge.announcer import Announcer, Statement
 from swarmlab.bridge.block_loader import BlockLoader
-from swarmlab.bridge.container import BlockContainer
+from swarmlab.bridge.container import BlockContainer, Shelf
 from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.front import BlockHandler
@@ -35,10 +35,11 @@ from swarmlab.bridge.p2p_leftovers import remove_leftovers
 from swarmlab.bridge.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
 from swarmlab.bridge.server_options import Options, loader_of, options_of
 from swarmlab.bridge.server_rows import decision_row, state_row
-from swarmlab.bridge.shelf import Shelf
 from swarmlab.placement.memory import Memory
+from swarmlab.placement.policy import Asking
 from swarmlab.placement.policy import Server as Itself
 from swarmlab.placement.reload_plan import contiguous, plan_move
+from swarmlab.placement.swarmlab import Swarmlab
 from swarmlab.types import Decision, Intent, Span, SwarmView
 
 logger = get_logger(__name__)
@@ -74,14 +75,16 @@ class Server(petals_server.Server):
         self._memory: Memory | None = None
         self._span: Span | None = None
         self._intent: Intent | None = None
-        self._setbacks = 0
+        self._setbacks, self._watched_s = 0, time.monotonic()
+        self._follows_plan = isinstance(self._policy, Swarmlab) and self.strict_block_indices is None
 
     def run(self) -> None:
         """Join, then look, move and mend until the process is told to end."""
         decision = self._first_decision()
         self._shelf = Shelf(lambda: BlockContainer(self))
         first = Statement(None, Intent(decision.target, get_dht_time()))
-        self._announcer = Announcer(self, self._port, self._shelf.container.front.memory_cache, first)
+        cache, follows = self._shelf.container.front.memory_cache, self._follows_plan
+        self._announcer = Announcer(self, self._port, cache, first, follows_plan=follows)
         try:
             self._join(decision)
             wait_s = self._usual_wait_s()
@@ -130,20 +133,29 @@ class Server(petals_server.Server):
             if self.stop.wait(min(left_s, TICK_S)):
                 return True
             self._heal()
+            if self._must_check():
+                return False
         return self.stop.is_set()
+
+    def _must_check(self) -> bool:
+        """Between two checks: whether some block has nobody. Not after moves that were not made: then it waits."""
+        if not isinstance(self._policy, Asking) or self.strict_block_indices is not None or self._setbacks:
+            return False
+        if time.monotonic() < self._watched_s + self._policy.watch_s:
+            return False
+        self._watched_s = time.monotonic()
+        return self._outlook.must_check(self._policy, self._itself(self._here), self._memory)
 
     def _heal(self) -> None:
         """New handlers where one has died.
 
         :raises ConnectionError: without the process through which all others reach this server: it has to end
-        :raises RuntimeError: if no handlers can be started any more, likewise
         """
         if not self.dht.is_alive():
             raise ConnectionError("the DHT's process has died")
         if not self._shelf.is_healthy:
             with self._port.still():
-                if not self._shelf.heal():
-                    return
+                self._shelf.heal()
             try:
                 remove_leftovers(self._port, BlockHandler)
             except Exception as error:  # noqa: BLE001 - some streams then meet the dead handler, and are tried again
@@ -162,7 +174,8 @@ class Server(petals_server.Server):
         view = self._outlook.look_patiently()
         if view is None:
             return self._usual_wait_s()
-        before = self._memory
+        self._watched_s = time.monotonic()
+        before = self._outlook.ask(self._policy, view, self._itself(self._here), self._memory)
         decision = self._policy.reconsider(view, self._itself(self._here), before, self._rng)
         self._memory = decision.memory
         if decision.moved and decision.target != self._here:
@@ -180,8 +193,10 @@ class Server(petals_server.Server):
         account = ReloadAccount(here, target, here)
         memory = plan_memory(self, self._options.reload, self._shelf.container, here, target)
         self._events.log("info", f"move {here} to {target}: {memory.mode}", **vars(memory))
-        intent = known if known and known.span == target else Intent(target, get_dht_time())
-        objections = self._outlook.objections(self._itself(here), here, intent, view)
+        intent = (
+            known if known and known.span == target else decision.intent or Intent(target, get_dht_time())
+        )
+        objections = self._outlook.objections(self._itself(here), here, decision, intent, view)
         mover = Mover(self._tools(), account, objections, intent.announced_at_s)
         result: Result = self._beside(lambda: mover.run(plan_move(here, target, memory.mode)))
         self._span, self._intent = result.at, None
@@ -189,7 +204,7 @@ class Server(petals_server.Server):
             self._setbacks = 0
         else:
             # a move that was not made is none to remember
-            self._memory = None if before is None else replace(before, wish=None)
+            self._memory = None if before is None else replace(before, wish=None, testimony=None)
             self._setbacks += 1
         row = account.row(result.outcome, result.at, result.reason, self.server_info.throughput, memory)
         self._events.emit("reloads", **row)

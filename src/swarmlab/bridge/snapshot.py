@@ -16,6 +16,8 @@ STATES = {0: ServerState.OFFLINE, 1: ServerState.JOINING, 2: ServerState.ONLINE}
 UID_DELIMITER = "."
 # Our servers' addition to a record's details, which petals ignores: what they serve and where they are going.
 MOVE_KEY = "swarmlab_move"
+# The same: that a server moves as our shared plan has it. Petals' own servers and pinned ones do not.
+PLAN_KEY = "swarmlab_plan"
 # An intent counts for so long; one that is older, or from further ahead than clocks differ, is no promise.
 MAX_INTENT_AGE_S, MAX_CLOCK_DIFFERENCE_S = 900.0, 5.0
 
@@ -138,6 +140,7 @@ def _parse(record: RawRecord, n_blocks: int, now_s: float, problems: list[str]) 
         expires_at_s=expires_at_s,
         next_pings_s=_pings(details.get("next_pings")),
         intent=None if state is ServerState.OFFLINE else intent,
+        movable=details.get(PLAN_KEY) is True,
     )
 
 

@@ -40,7 +40,7 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     before = known.last_view
     changed = _changed(before, view) if before is not None and before is not view else ()
     found = _missing(view, known, changed, own_peer) if known.vanished or changed else []
-    answers = known.testimony.answers if known.testimony else {}
+    answers = known.testimony.by_peer if known.testimony else {}
     kept = _believed(view, found, answers, grace_s) if found else ()
     gone = _gone(view, known.gone, found, answers) if known.gone or answers else ()
     return Memory(known.confirmations, view, kept, known.wish, known.departures, known.news_s, gone)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swarmlab.placement.testimony import Testimony
+    from swarmlab.placement.testimony import Answers
     from swarmlab.types import Intent, ServerRecord, Span, SwarmView
 
 
@@ -68,4 +68,4 @@ class Memory:
     departures: tuple[Departure, ...] = ()
     news_s: float = 0.0
     gone: tuple[Gone, ...] = ()
-    testimony: Testimony | None = None
+    testimony: Answers | None = None

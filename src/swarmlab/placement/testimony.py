@@ -25,14 +25,14 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Testimony:
-    """Answers by peer id."""
+class Answers:
+    """What was heard at one time, by peer id."""
 
-    answers: Mapping[str, Answer]
+    by_peer: Mapping[str, Answer]
 
     @property
     def cut_off(self) -> bool:
         """Nobody of several is there: then it is the server that asked which nobody can reach."""
-        return len(self.answers) > 1 and not any(
-            answer in (Answer.SERVES, Answer.LEFT) for answer in self.answers.values()
+        return len(self.by_peer) > 1 and not any(
+            answer in (Answer.SERVES, Answer.LEFT) for answer in self.by_peer.values()
         )
