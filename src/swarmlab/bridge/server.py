@@ -22,7 +22,7 @@ from petals.server import server as petals_server
 from swarmlab.bridge import children, graph_capture, local_checkpoint, slow_disk
 from swarmlab.bridge.announcer import Announcer, Statement
 from swarmlab.bridge.block_loader import BlockLoader
-from swarmlab.bridge.container import BlockContainer, Shelf
+from swarmlab.bridge.container import BlockContainer
 from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
 from swarmlab.bridge.front import BlockHandler
@@ -35,6 +35,7 @@ from swarmlab.bridge.p2p_leftovers import remove_leftovers
 from swarmlab.bridge.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
 from swarmlab.bridge.server_options import Options, loader_of, options_of
 from swarmlab.bridge.server_rows import decision_row, state_row
+from swarmlab.bridge.shelf import Shelf
 from swarmlab.placement.memory import Memory
 from swarmlab.placement.policy import Asking
 from swarmlab.placement.policy import Server as Itself
@@ -150,12 +151,14 @@ class Server(petals_server.Server):
         """New handlers where one has died.
 
         :raises ConnectionError: without the process through which all others reach this server: it has to end
+        :raises RuntimeError: if no handlers can be started any more, likewise
         """
         if not self.dht.is_alive():
             raise ConnectionError("the DHT's process has died")
         if not self._shelf.is_healthy:
             with self._port.still():
-                self._shelf.heal()
+                if not self._shelf.heal():
+                    return
             try:
                 remove_leftovers(self._port, BlockHandler)
             except Exception as error:  # noqa: BLE001 - some streams then meet the dead handler, and are tried again
