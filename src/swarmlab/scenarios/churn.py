@@ -8,7 +8,8 @@ from swarmlab.sim.population import churn_members
 
 LAPSES, FEW = {"lapses_per_hour": 1.0}, {"n_servers": 20, "active_min": 20, "active_max": 20}
 DEFAULT = {"complete": {}, "lapses": LAPSES, "slow_news": {"announce_delay_s": 60.0}}
-VARIANTS = DEFAULT | {"few": FEW, "few_lapses": FEW | LAPSES}
+# swept is few with expectations that hold for any lifetimes and load times
+VARIANTS = DEFAULT | {"few": FEW, "few_lapses": FEW | LAPSES, "swept": FEW}
 
 
 def build_churn(settings: RunSettings) -> SimulatedSwarm:
