@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from swarmlab.analysis.soak import Evidence, Trace, away, compare, false_alarms, growth, leaked, measure
+from swarmlab.analysis.soak import (
+    Evidence,
+    Trace,
+    away,
+    compare,
+    compare_forced,
+    false_alarms,
+    growth,
+    leaked,
+    measure,
+)
+from swarmlab.analysis.stalls import measure_stalls, waits
 
 
 def trace(n_steps=4, rows=2, seed=0):
@@ -69,6 +80,26 @@ def test_a_session_that_ended_early_is_right_so_far_but_not_identical():
 def test_a_session_without_a_step_is_not_identical():
     found = compare(Trace([], [], None), trace(), 3e-4)
     assert (found["identical"], found["max_abs_diff"]) == (False, None)
+
+
+def test_a_tie_is_no_wrong_token_and_a_text_that_differs_without_one_is():
+    text, forced = trace(), trace()
+    text.sequences = None
+    forced.token_ids[2] = forced.token_ids[2] + np.array(
+        [0, 1]
+    )  # on the same inputs, with the same hidden states
+    found = compare_forced(text, forced, 3e-4)
+    assert (found["identical"], found["ties"], found["tokens_wrong"]) == (True, 1, 0)
+    found = compare_forced(text, trace(), 3e-4)
+    assert (found["identical"], found["ties"]) == (False, 0)
+
+
+def test_wrong_hidden_states_are_no_tie():
+    text, forced = trace(), trace()
+    forced.token_ids[2] = forced.token_ids[2] + np.array([0, 1])
+    text.hidden[3] = text.hidden[3] + 0.1
+    found = compare_forced(text, forced, 3e-4)
+    assert (found["identical"], found["ties"], found["tokens_wrong"]) == (False, 0, 1)
 
 
 def fault(t, kind, stage, peer="Qa", ok=True):
@@ -145,6 +176,31 @@ def test_leaks_are_what_is_there_more_at_the_end_and_what_stays():
     assert leaked([start, end])["leaked_processes"] is None
 
 
+def step(token, seconds, **values):
+    row = {"arm": "swarmlab", "client": 0, "session": 0, "token": token, "seconds": seconds, "retries": 0}
+    return {**row, **values}
+
+
+def test_a_wait_is_for_a_session_that_opens_or_for_a_late_reply_but_not_for_a_server_that_was_lost():
+    steps = [
+        step(0, 6.0),
+        step(0, 0.1, session=1),
+        step(3, 2.0),
+        step(4, 1.5),
+        step(5, 0.4),
+        step(6, 3.0, retries=1),
+    ]
+    met = {3: "unreachable", 4: "hung"}
+    failovers = [{"client": 0, "session": 0, "token": token, "cause": cause} for token, cause in met.items()]
+    assert waits(steps, failovers) == {"opening": [6.0, 2.0], "late": [0.4]}
+    assert waits([step(3, 2.0, client=1)], failovers) == {"opening": [], "late": [2.0]}
+
+
+def test_a_soak_without_stalls_has_no_seconds_of_them():
+    found = measure_stalls([], {"opening": [], "late": []})
+    assert (found["all_stalls"], found["all_stall_s_p99"]) == (0, None)
+
+
 def test_all_of_it_together():
     history = {
         "sessions": [
@@ -152,7 +208,10 @@ def test_all_of_it_together():
             session(2, outcome="wrong", tokens_wrong=3, recoveries=1, stalls=[1.0]),
             session(3, outcome="exception", recoveries=4),
         ],
-        "failovers": [failover(12, "hung"), failover(50, "hung")],
+        "failovers": [
+            {**failover(t, "hung"), "token": token, "cause": "hung"} for t, token in ((12, 1), (50, 2))
+        ],
+        "steps": [step(0, 2.5), step(1, 0.5), step(2, 1.5), step(3, 0.3), step(4, 0.1)],
         "faults": STOPPED,
         "leaks": [count("start"), count("end"), count("after")],
     }
@@ -161,5 +220,8 @@ def test_all_of_it_together():
     assert (found["failures_survived"], found["sessions_with_failures"]) == (3, 2)
     assert (found["failures_injected"], found["stops"], found["kills"]) == (1, 1, 0)
     assert (found["stall_s_p50"], found["stall_s_max"], found["stalls"]) == (1.0, 1.5, 3)
+    assert (found["opening_stalls"], found["opening_stall_s_max"]) == (1, 2.5)
+    assert (found["late_stalls"], found["late_stall_s_max"]) == (1, 0.3)
+    assert (found["all_stalls"], found["all_stall_s_p50"], found["all_stall_s_max"]) == (5, 1.0, 2.5)
     assert (found["false_alarms"], found["false_alarms_per_1000_steps"]) == (1, pytest.approx(1000 / 300))
     assert found["steps_per_s"] == 50

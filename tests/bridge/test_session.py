@@ -42,10 +42,12 @@ class Fixture:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def make_flow(
-            _manager: Any, settings: RecoverySettings, max_length: int, on_event: Any
+            _manager: Any, settings: RecoverySettings, max_length: int, on_event: Any, on_opening: Any
         ) -> Flow:
             self.swarm = FakeSwarm(N_BLOCKS, [Span(0, 2), Span(2, 4)] * 2)
-            return Flow(Session(fake_router(self.swarm, settings), settings, max_length), on_event)
+            return Flow(
+                Session(fake_router(self.swarm, settings), settings, max_length), on_event, on_opening
+            )
 
         monkeypatch.setattr(session_module, "_make_flow", make_flow)
         monkeypatch.setattr(fake_swarm, "BACKOFF_S", 0.2)  # these tests run in real time

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from swarmlab.analysis import metrics
-from swarmlab.analysis.stats import finite, median, quantile
+from swarmlab.analysis.stalls import measure_stalls, waits
+from swarmlab.analysis.stats import finite, median
 
 TAKEN_AWAY = ("kill", "stop")  # faults after which a client must go elsewhere
 ALARMS = ("hung", "stuck")  # causes that only a late reply speaks for
@@ -24,11 +25,13 @@ class Trace:
     :param hidden: per step [rows, tokens, hidden]
     :param token_ids: per step the predicted id of each row
     :param sequences: what petals' own generate returned, if it was used
+    :param fed: per step the arguments of the session's ``step``, if they were kept
     """
 
     hidden: list[np.ndarray]
     token_ids: list[np.ndarray]
     sequences: np.ndarray | None
+    fed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
 
 def compare(trace: Trace, plain: Trace, tolerance: float) -> dict[str, Any]:
@@ -56,6 +59,22 @@ def compare(trace: Trace, plain: Trace, tolerance: float) -> dict[str, Any]:
         "allowed_diff": allowed,
         "identical": complete and wrong == 0 and diff is not None and diff <= allowed,
     }
+
+
+def compare_forced(trace: Trace, forced: Trace, tolerance: float) -> dict[str, Any]:
+    """A session against the plain model that was fed the very same inputs, step by step: for a text that took another
+    way than the plain model's own.
+
+    Where hidden states are equal within the tolerance and predicted ids are not, the two best were that close: a tie,
+    and no wrong token. Without a tie another text is wrong, whatever the hidden states say.
+
+    :param forced: of the plain model with the inputs of ``trace``; without sequences
+    :returns: as ``compare``, and ``ties``
+    """
+    found = compare(Trace(trace.hidden, trace.token_ids, None), forced, tolerance)
+    right = found["max_abs_diff"] is not None and found["max_abs_diff"] <= found["allowed_diff"]
+    ties = found["tokens_wrong"] if right else 0
+    return {**found, "ties": ties, "tokens_wrong": found["tokens_wrong"] - ties, "identical": ties > 0}
 
 
 def _wrong_ids(got: np.ndarray, right: np.ndarray) -> int:
@@ -120,7 +139,8 @@ def _arm(evidence: Evidence, arm: str) -> dict[str, Any]:
     sessions = evidence.rows("sessions", arm)
     steps = sum(row["steps"] or 0 for row in sessions)
     ended = [row for row in sessions if row["outcome"] in ("identical", "wrong")]
-    stalls = [seconds for row in sessions for seconds in row["stalls"] or ()]
+    lost = [seconds for row in sessions for seconds in row["stalls"] or ()]
+    others = waits(evidence.rows("steps", arm), evidence.rows("failovers", arm))
     alarms = false_alarms(evidence.rows("failovers", arm), evidence.rows("faults"))
     elapsed_s = sum(row["elapsed_s"] or 0.0 for row in sessions)
     return {
@@ -133,12 +153,10 @@ def _arm(evidence: Evidence, arm: str) -> dict[str, Any]:
         "steps_per_s": steps / elapsed_s if elapsed_s else None,
         "tokens": sum(row["tokens"] or 0 for row in sessions),
         "tokens_wrong": sum(row["tokens_wrong"] or 0 for row in sessions),
+        "ties": sum(row.get("ties") or 0 for row in sessions),
         "max_abs_diff": max(finite(row["max_abs_diff"] for row in sessions), default=None),
         "step_s_median": median(row["step_s_median"] for row in sessions),
-        "stalls": len(stalls),
-        "stall_s_p50": median(stalls),
-        "stall_s_p95": quantile(stalls, 0.95),
-        "stall_s_max": max(stalls, default=None),
+        **measure_stalls(lost, others),
         "false_alarms": len(alarms),
         "false_alarms_per_1000_steps": 1000 * len(alarms) / steps if steps else None,
         "history_bytes_max": max((row["history_bytes"] or 0 for row in sessions), default=0),

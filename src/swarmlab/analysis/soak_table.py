@@ -21,8 +21,9 @@ def _mib(name: str) -> Show:
     return lambda arm: "-" if arm[name] is None else f"{arm[name] / 2**20:.2f} MiB"
 
 
-def _three(name: str) -> Show:
-    return lambda arm: " / ".join(number(arm[f"{name}_{part}"], ".2f") for part in ("p50", "p95", "max"))
+def _spread(name: str) -> Show:
+    parts = ("p50", "p95", "p99", "max")
+    return lambda arm: " / ".join(number(arm.get(f"{name}_{part}"), ".2f") for part in parts)
 
 
 LINES: dict[str, Show] = {
@@ -34,9 +35,13 @@ LINES: dict[str, Show] = {
     "steps": _count("steps"),
     "tokens": _count("tokens"),
     "tokens wrong": _count("tokens_wrong"),
+    "tokens where the plain model's best two are equal": lambda arm: str(arm.get("ties", 0)),
     "largest difference of hidden states": lambda arm: number(arm["max_abs_diff"], ".2g"),
     "median step, s": lambda arm: number(arm["step_s_median"], ".3f"),
-    "stalls, s: median / 95 % / longest": _three("stall_s"),
+    "steps that lost a server, s: median / 95 % / 99 % / longest": _spread("stall_s"),
+    "  that opened a session and took 0.2 s or more": _spread("opening_stall_s"),
+    "  in which a reply was late, nobody lost": _spread("late_stall_s"),
+    "  all of these": _spread("all_stall_s"),
     "false alarms (per 1,000 steps)": lambda arm: (
         f"{arm['false_alarms']} ({number(arm['false_alarms_per_1000_steps'], '.2f')})"
     ),

@@ -41,6 +41,7 @@ def open_session(
     model_path: str,
     recovery: Mapping[str, Any],
     on_event: EventHandler,
+    on_opening: EventHandler | None = None,
 ) -> AnySession:
     """A session of ``arm``; servers are contacted at its first step.
 
@@ -51,7 +52,9 @@ def open_session(
         return LocalSession(load_plain(open_checkpoint(model_path)))
     if arm in OURS:
         settings = RecoverySettings(**{**recovery, **OURS[arm]})
-        return FaultTolerantSession(manager, max_length, settings=settings, on_event=on_event)
+        return FaultTolerantSession(
+            manager, max_length, settings=settings, on_event=on_event, on_opening=on_opening
+        )
     return PETALS_SESSIONS[arm](manager, max_length)
 
 

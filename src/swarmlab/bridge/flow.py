@@ -51,11 +51,14 @@ class Flow:
     """The chain of one session. All coroutines run on the worker's event loop.
 
     :param on_event: told of every recovery that is completed, on the event loop's thread; must not block
+    :param on_opening: likewise of every opening of spans under which nobody failed
     """
 
-    def __init__(self, session: Session, on_event: EventHandler | None) -> None:
+    def __init__(
+        self, session: Session, on_event: EventHandler | None, on_opening: EventHandler | None = None
+    ) -> None:
         self.session = session
-        self._on_event = on_event
+        self._on_event, self._on_opening = on_event, on_opening
         self._turn = asyncio.Lock()
         self._links: list[Link] = []
         self._closed = False
@@ -305,12 +308,13 @@ class Flow:
             link.repair = None
 
     def _tell(self, recovery: Recovery, n_steps: int) -> None:
-        if self._on_event is None or recovery.cause is None:
+        listener = self._on_opening if recovery.cause is None else self._on_event
+        if listener is None:
             return
         told = {"span": str(recovery.span), "step": n_steps - 1, "total_s": recovery.total_s}
         attempts = [str(attempt) for attempt in recovery.attempts]
         try:
-            self._on_event({**asdict(recovery), **told, "attempts": attempts})
+            listener({**asdict(recovery), **told, "attempts": attempts})
         except Exception:  # whatever a listener does, the span is rebuilt
             logger.exception("the listener to recoveries failed")
 

@@ -36,6 +36,7 @@ class FaultTolerantSession:
     :param manager: of a petals model: ``model.transformer.h.sequence_manager``
     :param max_length: positions to reserve attention caches for, prompt included
     :param on_event: called with one dict per completed recovery (on another thread)
+    :param on_opening: likewise with one per opening of spans under which nobody failed
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class FaultTolerantSession:
         *,
         settings: RecoverySettings | None = None,
         on_event: EventHandler | None = None,
+        on_opening: EventHandler | None = None,
     ) -> None:
         if max_length < 1:
             raise ValueError(f"max_length is {max_length}, must be at least 1")
@@ -52,7 +54,8 @@ class FaultTolerantSession:
         self._max_length = max_length
         self.output_ids: torch.Tensor | None = None  # kept by petals' generate()
         self._closed = False
-        self._flow = self._run(_make_flow(manager, settings or RecoverySettings(), max_length, on_event))
+        settings = settings or RecoverySettings()
+        self._flow = self._run(_make_flow(manager, settings, max_length, on_event, on_opening))
 
     @property
     def num_blocks(self) -> int:
@@ -220,12 +223,16 @@ def _checked_hypo_ids(hypo_ids: torch.Tensor, batch: int) -> np.ndarray:
 
 
 async def _make_flow(
-    manager: RemoteSequenceManager, settings: RecoverySettings, max_length: int, on_event: EventHandler | None
+    manager: RemoteSequenceManager,
+    settings: RecoverySettings,
+    max_length: int,
+    on_event: EventHandler | None,
+    on_opening: EventHandler | None,
 ) -> Flow:
     """Built on the loop it will live on."""
     session = Session(Router(manager, settings), settings, max_length)
     session.push_outputs = manager.config.use_server_to_server
-    return Flow(session, on_event)
+    return Flow(session, on_event, on_opening)
 
 
 async def _drop(flow: Flow) -> None:

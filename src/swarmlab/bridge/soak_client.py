@@ -2,7 +2,8 @@
 
 Events on the channel (JSON lines): ``next`` (the answer is the next session's ``work``, ``batch``, ``prompt_tokens``,
 ``max_length`` and ``seed``, or ``stop``), ``chain`` (the ``peers`` in use), ``step`` (slow ones, and a sample of the
-others), ``failover``, ``log``, ``session`` and, last, ``done``. ``at_s`` is of the system's monotonic clock.
+others), ``failover``, ``opening`` (of spans, where nobody failed but it took long), ``log``, ``session`` and, last,
+``done``. ``at_s`` is of the system's monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 import psutil
 import torch
 
-from swarmlab.analysis.soak import Trace, compare
+from swarmlab.analysis.soak import Trace, compare, compare_forced
+from swarmlab.analysis.stalls import LOST, SLOW_S
 from swarmlab.bridge import arms
 from swarmlab.bridge.client import Reporter, _LogToReporter, load_model, save_states
 from swarmlab.bridge.local_session import LocalSession
@@ -25,11 +27,8 @@ from swarmlab.bridge.models import load_plain, open_checkpoint, prompts
 from swarmlab.bridge.workloads import Generation
 from swarmlab.channel import connect
 
-SLOW_S = 0.2  # every step that takes longer is reported
-SAMPLE = 10  # ... and of the others every so manieth
+SAMPLE = 10  # of the steps that are not slow every so manieth is reported, of the others all
 NEXT_S = 60.0
-# Causes of a server that was lost under a session, unlike one that was found gone when a session was opened.
-LOST = ("broken", "hung", "stuck")
 RETRY = "Caught exception"  # how petals' log lines about a retry begin
 
 AfterStep = Callable[[float, torch.Tensor], None]
@@ -85,6 +84,11 @@ class SoakClient:
         trace, error = watched.generate(prompt)
         plain = Traced(self._model, LocalSession(self._plain), wanted["work"], prompt).run()
         found = compare(trace, plain, self._args["tolerance"])
+        if not found[
+            "identical"
+        ]:  # perhaps two tokens were as good as each other, and the texts went different ways
+            forced = self._forced(wanted["work"], prompt, trace)
+            found = self._in_favour(found, compare_forced(trace, forced, self._args["tolerance"]))
         outcome = "exception" if error else "identical" if found["identical"] else "wrong"
         if outcome == "wrong":
             self._keep(wanted["session"], trace, plain)
@@ -99,6 +103,19 @@ class SoakClient:
             "threads": self._process.num_threads(),
             "pid": self._process.pid,
         }
+
+    def _forced(self, work: Mapping[str, Any], prompt: torch.Tensor, trace: Trace) -> Trace:
+        """What the plain model makes of the very inputs of a session."""
+        traced = Traced(self._model, LocalSession(self._plain), work, prompt)
+        with torch.inference_mode():
+            for args, kwargs in trace.fed:
+                traced.session.step(*args, **kwargs)
+        return traced.trace
+
+    @staticmethod
+    def _in_favour(found: dict[str, Any], forced: dict[str, Any]) -> dict[str, Any]:
+        """The comparison on equal inputs where that explains the difference, else the plain one."""
+        return forced if forced["ties"] else found
 
     def _keep(self, session: int, trace: Trace, plain: Trace) -> None:
         """Save what differed, for whoever looks for the reason."""
@@ -126,6 +143,7 @@ class Traced:
     ) -> None:
         self.trace = Trace([], [], None)
         self._after_step = after_step
+        self.session = session
         self._generation = Generation(model, session, work, prompt)
         self._run_step, session.step = session.step, self._step
 
@@ -139,6 +157,7 @@ class Traced:
         hidden = self._run_step(inputs, *args, **kwargs)
         seconds = time.monotonic() - started_at_s
         ids = self._generation.predict(hidden)
+        self.trace.fed.append(((inputs, *args), kwargs))
         self.trace.hidden.append(hidden.float().numpy())
         self.trace.token_ids.append(ids[:, 0].numpy())
         if self._after_step is not None:
@@ -176,6 +195,7 @@ class _Watched:
             model_path=self._args["model_path"],
             recovery=self._args["recovery"],
             on_event=self._on_failover,
+            on_opening=self._on_opening,
         )
         traced = Traced(self._model, self._session, self._wanted["work"], prompt, self._after_step)
         error = None
@@ -219,6 +239,10 @@ class _Watched:
             )
         self._seconds.append(seconds)
         self._seen_recoveries, self._seen_retries = recoveries, retries
+
+    def _on_opening(self, event: dict[str, Any]) -> None:
+        if event["total_s"] >= SLOW_S:
+            self._reporter.send("opening", session=self._wanted["session"], token=len(self._seconds), **event)
 
     def _on_failover(self, event: dict[str, Any]) -> None:
         self._recoveries += event["cause"] in LOST

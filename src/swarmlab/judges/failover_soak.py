@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-FIGURE_KINDS = ("steps", "faults", "failovers", "sessions")
+FIGURE_KINDS = ("steps", "faults", "failovers", "openings", "sessions")
 SCENARIO = "soak"
 
 

@@ -23,6 +23,9 @@ KINDS: dict[str, tuple[str, ...]] = {
         "scenario", "session", "token", "cause", "detect_s", "reroute_s", "connect_s", "replay_s", "total_s",
         "tokens_replayed", "requests", "failed", "spans", "peers_tried",
     ),
+    "openings": (
+        "scenario", "client", "session", "token", "reroute_s", "connect_s", "replay_s", "total_s", "requests", "spans",
+    ),
     "floors": ("scenario", "repeat", "tokens", "connect_s", "prefill_s", "spans"),
     "outcomes": (
         "scenario", "outcome", "tokens", "tokens_expected", "tokens_identical_ratio", "max_abs_diff",
@@ -31,7 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "sessions": (
         "scenario", "client", "session", "work", "batch", "prompt_tokens", "new_tokens", "outcome", "steps", "tokens",
         "tokens_expected", "tokens_wrong", "max_abs_diff", "allowed_diff", "recoveries", "stalls", "step_s_median",
-        "step_s_max", "elapsed_s", "history_bytes", "rss_bytes", "fds", "threads", "pid", "error",
+        "step_s_max", "ties", "elapsed_s", "history_bytes", "rss_bytes", "fds", "threads", "pid", "error",
     ),
     "leaks": ("scenario", "moment", "processes", "sockets", "files"),
     "blocks": ("block", "announced_tps", "delivered_tps", "n_servers"),

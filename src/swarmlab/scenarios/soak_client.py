@@ -18,6 +18,7 @@ SCENARIO = "soak"
 EVENTS = {
     "step": "steps",
     "failover": "failovers",
+    "opening": "openings",
     "log": "logs",
     "session": "sessions",
 }  # what the process says, and the kind of history that becomes
@@ -120,7 +121,7 @@ class SoakClient:
     def _record(self, message: Message) -> None:
         kind = EVENTS[message.pop("event")]
         at_s = message.pop("at_s")
-        if kind == "failovers":
+        if kind in ("failovers", "openings"):
             message["spans"], message["peers_tried"] = message.pop("replacements"), message.pop("attempts")
         if kind == "logs":
             message["source"] = self.name

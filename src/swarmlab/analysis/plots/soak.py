@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from swarmlab.analysis.metrics import recoveries
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.stalls import SLOW_S
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -86,14 +87,21 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     failovers = recoveries(evidence.rows("failovers", arm))
     stalls = {(row["session"], row["token"]) for row in failovers if row["client"] == client}
     hit = [row for row in steps if (row["session"], row["token"]) in stalls]
-    rest = [row for row in steps if (row["session"], row["token"]) not in stalls]
+    others = [row for row in steps if (row["session"], row["token"]) not in stalls]
+    opening = [row for row in others if row["token"] == 0 and row["seconds"] >= SLOW_S]
+    rest = [row for row in others if row["token"] > 0 or row["seconds"] < SLOW_S]
     axes.plot(
         [row["t"] for row in rest], [row["seconds"] for row in rest],
-        linestyle="none", marker=".", markersize=2.5, color="0.6", label="a step (all slow ones, 1 of 10 others)",
+        linestyle="none", marker=".", markersize=2.5, color="0.6", label="a step (all slow, 1 of 10 others)",
     )  # fmt: skip
     axes.plot(
         [row["t"] for row in hit], [row["seconds"] for row in hit],
         linestyle="none", marker="v", markersize=4.5, color="black", label="a step that lost or missed a server",
+    )  # fmt: skip
+    axes.plot(
+        [row["t"] for row in opening], [row["seconds"] for row in opening],
+        linestyle="none", marker="o", markersize=4, markerfacecolor="white", color="black",
+        label="a session that opens, slowly",
     )  # fmt: skip
     sessions = [row for row in evidence.rows("sessions", arm) if row["client"] == client]
     bad = [row for row in sessions if row["outcome"] != "identical"]
@@ -128,7 +136,7 @@ def caption(arms: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> s
     counts = next(iter(arms.values()), {})
     totals = "; ".join(
         f"{arm}: {one['sessions']} sessions, {one['tokens']} tokens, {one['tokens_wrong']} wrong, "
-        f"{one['failures_survived']} failures survived, {one['false_alarms']} false alarms"
+        f"{one['failures_survived']} failures survived, {one['false_alarms']} false alarms{_stalls(one)}"
         for arm, one in arms.items()
     )
     text = (
@@ -136,6 +144,15 @@ def caption(arms: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> s
         f"n = 1 run: {totals}. "
     )
     return text + provenance(info)
+
+
+def _stalls(one: Mapping[str, Any]) -> str:
+    """Half, 95 %, 99 % and all of the stalls take at most so long."""
+    if not one.get("all_stalls"):
+        return ""
+    shown = " / ".join(f"{one[f'all_stall_s_{name}']:.2f}" for name in ("p50", "p95", "p99", "max"))
+    kinds = "servers lost, and openings and late replies of 0.2 s or more"
+    return f"; {one['all_stalls']} stalls ({kinds}): 50 / 95 / 99 / 100 % within {shown} s"
 
 
 def _healed(confirmed: Row, faults: Sequence[Row]) -> float:
