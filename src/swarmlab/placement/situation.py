@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from swarmlab.placement.layout import Floats, Ints, Layout
-    from swarmlab.placement.memory import Memory
+    from swarmlab.placement.memory import Gone, Memory
     from swarmlab.types import Intent, ServerRecord, Span, SwarmView
 
 Flags: TypeAlias = "NDArray[np.bool_]"
@@ -55,24 +55,33 @@ class Situation:
 def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Intent | None) -> Situation:
     """The situation of server ``peer_id``.
 
-    :param memory: what it remembers, for servers that are missing from this read
+    :param memory: what it remembers, for servers that are missing from this read and those that are shown but gone
     :param intent: what it has announced itself; rivals' intents count only if they were announced before
     """
     everybody = _everybody(view)
     layout, cap = everybody.layout, everybody.cap_tps
     own = layout.index(peer_id)
-    if intent is None and own not in everybody.intending:
+    gone = _places(layout, memory.gone) if memory and memory.gone else frozenset()
+    if intent is None and own not in everybody.intending and gone.isdisjoint(everybody.intending):
         sums, ahead = everybody.after_intents, everybody.intending
     else:
         ahead = frozenset(
-            i for i in everybody.intending if i != own and _goes_first(layout.records[i], peer_id, intent)
+            i
+            for i in everybody.intending
+            if i != own and i not in gone and _goes_first(layout.records[i], peer_id, intent)
         )
         sums = _moved(everybody, everybody.present, ahead)
+    movable = everybody.movable
+    if gone:
+        movable = movable.copy()
+        movable[list(gone)] = False
+    for i in sorted(gone):
+        sums = sums.without(layout.records[i].span, float(everybody.rates[i]), int(everybody.sure[i]))
     missing = memory.vanished if memory else ()
     for item in missing:
         shown = layout.index(item.record.peer_id)
         if shown is not None:  # with a part of its span, in place of which the whole counts
-            sums = sums.without(layout.records[shown].span, float(everybody.rates[shown]))
+            sums = sums.without(layout.records[shown].span, float(everybody.rates[shown]), 0)
     start, end, rate, sure = 0, 0, 0.0, False
     if own is not None:
         start, end = layout.starts[own], layout.ends[own]
@@ -91,7 +100,7 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         np.array([min(item.record.throughput_tps, cap) for item in missing], dtype=np.float64),
     )
     gathered = committed
-    later = everybody.intending - ahead - {own}
+    later = everybody.intending - ahead - gone - {own}
     if later:
         gathered = committed.copy()
         for i in later:
@@ -106,9 +115,14 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         staying,
         cap,
         everybody.rates,
-        everybody.movable,
+        movable,
         ahead,
     )
+
+
+def _places(layout: Layout, gone: tuple[Gone, ...]) -> frozenset[int]:
+    found = (layout.index(item.peer_id) for item in gone)
+    return frozenset(i for i in found if i is not None)
 
 
 def overdue(view: SwarmView) -> tuple[ServerRecord, ...]:
@@ -146,10 +160,15 @@ class _Sums:
     serving_tps: Floats
     staying: Ints
 
-    def without(self, span: Span, rate: float) -> _Sums:
+    def without(self, span: Span, rate: float, serving: int) -> _Sums:
+        # less one server, and if `serving` is 1 also less what it surely serves
         committed_tps, committed = self.committed_tps.copy(), self.committed.copy()
         _add(committed_tps, committed, span, -rate, -1)
-        return _Sums(committed_tps, committed, self.serving_tps, self.staying)
+        if not serving:
+            return _Sums(committed_tps, committed, self.serving_tps, self.staying)
+        serving_tps, staying = self.serving_tps.copy(), self.staying.copy()
+        _add(serving_tps, staying, span, -rate, -1)
+        return _Sums(committed_tps, committed, serving_tps, staying)
 
 
 @dataclass(frozen=True, eq=False)

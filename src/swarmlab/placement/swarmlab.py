@@ -9,7 +9,7 @@ import numpy as np
 
 from swarmlab.errors import BadInput
 from swarmlab.placement.doubts import has_hole, whom_to_ask
-from swarmlab.placement.grace import remember, without_gone
+from swarmlab.placement.grace import remember
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.memory import Departure, Wish
 from swarmlab.placement.moves import Moves, Price, moves, rank
@@ -125,7 +125,6 @@ class Swarmlab:
             at_rest = stay(server, 0.0, self.name, "nobody answers it", replace(memory, testimony=None))
             return replace(at_rest, intent=memory.wish.intent if memory.wish else None)
         known = remember(view, memory, grace_s=self.grace_s, own_peer=server.peer_id)
-        view = without_gone(view, known)
         layout = layout_of(view)
         intent = known.wish.intent if known.wish else None
         if intent is not None:

@@ -10,7 +10,8 @@ from swarmlab.swarm.rebalancing import RebalanceSettings
 from swarmlab.swarm.spec import ServerSpec
 from swarmlab.types import Span
 
-NO_RETURN_S = 3600.0  # the default of our policy, to be scaled as its other waits
+# Defaults of our policy, to be scaled as its other waits.
+NO_RETURN_S, CONFIRM_S, WATCH_S = 3600.0, 10.0, 20.0
 UNITS = 24  # layouts are in twenty-fourths of the model
 RECORDS_LOST, GAP, WIDE_JOINS, SLOW_DISK = "records_lost", "gap", "wide_joins", "slow_disk"
 SCENARIOS = (RECORDS_LOST, GAP, WIDE_JOINS, SLOW_DISK)
@@ -145,6 +146,8 @@ class Starter:
             "visible_after_s": scaled(self.settings.visible_s),
             "mean_check_period_s": scaled(self.settings.check_period_s),
             "mean_choice_delay_s": scaled(self.settings.choice_delay_s),
+            "confirm_s": scaled(CONFIRM_S),
+            "watch_s": scaled(WATCH_S),
             "no_return_s": scaled(NO_RETURN_S),
             "price": {"horizon_s": scaled(self.settings.horizon_s)},
         }

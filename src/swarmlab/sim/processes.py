@@ -42,6 +42,7 @@ class ServerLife:
         )
         self.span: Span | None = None
         self._memory: Memory | None = None
+        self._before: Memory | None = None
         self._record: ServerRecord | None = None
         self._known: Server | None = None
         self._reload: ReloadAccount | None = None
@@ -90,8 +91,9 @@ class ServerLife:
     def _check(self) -> Decision:
         world, intent = self.world, self._record.intent if self._record else None
         world.n_checks += 1
-        view = world.dht.view(world.now_s)
-        decision = world.arm.policy.reconsider(view, self._server(), self._memory, self._draws)
+        view, server = world.dht.view(world.now_s), self._server()
+        self._before = memory = world.ask(view, server, self._memory)
+        decision = world.arm.policy.reconsider(view, server, memory, self._draws)
         self._memory = decision.memory
         if decision.moved or decision.intent != intent:
             self._log_decision("check", decision, decision.target if decision.keeps_target else None)
@@ -100,6 +102,10 @@ class ServerLife:
         return decision
 
     def _carry_out(self, decision: Decision) -> ProcessGenerator:
+        if decision.intent is not None and self.world.news_take_time:
+            yield from self._look_again(decision, decision.intent)
+            if self._record is None or self._record.intent is None:
+                return
         if decision.keeps_target:
             yield from self._change(self.span, decision.target)
             return
@@ -110,6 +116,16 @@ class ServerLife:
         self._announce(old, ServerState.OFFLINE)
         self._log_state(ServerState.OFFLINE)
         yield from self._choose_and_load(old)
+
+    def _look_again(self, decision: Decision, intent: Intent) -> ProcessGenerator:
+        # A move that was not announced before: say so, and withdraw it if something speaks against it by then.
+        world, then = self.world, self.world.dht.view(self.world.now_s)
+        self._announce(self.span, ServerState.ONLINE, intent)
+        yield world.env.timeout(world.settings.announce_delay_s)
+        if world.objection(self._server(), decision, intent, then):
+            self._announce(self.span, ServerState.ONLINE)
+            self._memory = replace(self._before, wish=None, testimony=None) if self._before else None
+            self._log_decision("withdraw", replace(decision, moved=False, intent=None), None)
 
     def _choose_and_load(self, old: Span | None) -> ProcessGenerator:
         world = self.world

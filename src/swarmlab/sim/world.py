@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import simpy
 
+from swarmlab.placement.grace import without_gone
 from swarmlab.placement.layout import block_sums, layout_of
+from swarmlab.placement.memory import Memory
+from swarmlab.placement.objection import gain, objection
+from swarmlab.placement.policy import Asking
+from swarmlab.placement.testimony import Answer, Answers
 from swarmlab.sim.dht import Dht
 from swarmlab.sim.oracle import Oracle, Truth
 from swarmlab.types import Event
@@ -17,10 +22,10 @@ if TYPE_CHECKING:
     from simpy.events import ProcessGenerator
 
     from swarmlab.placement.layout import Floats
-    from swarmlab.placement.policy import Policy
+    from swarmlab.placement.policy import Policy, Server
     from swarmlab.sim.population import Member
     from swarmlab.sim.settings import SimSettings
-    from swarmlab.types import ServerRecord, Span
+    from swarmlab.types import Decision, Intent, ServerRecord, Span, SwarmView
 
 TIME_DIGITS = 3  # of a second: far below any modelled time
 
@@ -70,6 +75,7 @@ class World:
         sim = self.settings
         news = (sim.n_blocks, sim.view_age_s, sim.update_period_s, sim.expiration_s, sim.announce_delay_s)
         policy = self.arm.policy
+        self._asking = policy if isinstance(policy, Asking) else None
         self.dht = (
             Truth(*news, present=self.present, ends_s=policy.ends_s)
             if isinstance(policy, Oracle)
@@ -79,6 +85,39 @@ class World:
     @property
     def now_s(self) -> float:
         return float(self.env.now)
+
+    @property
+    def news_take_time(self) -> bool:
+        """Whether an announcement made now may be seen later than now, or a view read now be older."""
+        return self.settings.announce_delay_s > 0 or self.settings.view_age_s > 0
+
+    def ask(self, view: SwarmView, server: Server, memory: Memory | None) -> Memory | None:
+        """The memory, with what servers in doubt answer if the policy asks; who is gone has nobody left to answer."""
+        doubtful = self._asking.whom_to_ask(view, server, memory) if self._asking else ()
+        if not doubtful:
+            return memory
+        answers = {record.peer_id: self._answer(record) for record in doubtful}
+        return replace(memory or Memory(), testimony=Answers(answers))
+
+    def _answer(self, record: ServerRecord) -> Answer:
+        if record.peer_id not in self.present:
+            return Answer.REFUSED
+        serves = self.serving.get(record.peer_id)
+        return Answer.SERVES if serves is not None and serves.covers(record.span) else Answer.LEFT
+
+    def objection(self, server: Server, decision: Decision, intent: Intent, then: SwarmView) -> str | None:
+        """What speaks now against a move that was decided on the view ``then``, if anything."""
+        known, old = decision.memory, decision.old
+        assert old is not None
+        return objection(
+            without_gone(self.dht.view(self.now_s), known),
+            server,
+            old,
+            intent.span,
+            leaving=tuple(block for block in old if block not in intent.span),
+            intent=intent,
+            gain_then=gain(without_gone(then, known), server, old, intent.span, intent),
+        )
 
     def log(self, kind: str, **fields: Any) -> None:
         """Append one row to the history."""
