@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,16 @@ def test_a_limit_that_is_too_small_costs_only_the_store(tiny, tmp_path):
     block_source.install({"argv": [str(tiny)], "store_dir": str(tmp_path), "store_max_bytes": 10})
     as_petals_does(tiny, 3, QuantType.NF4)
     assert BlockStore(tmp_path).files() == []
+
+
+def test_blocks_cut_for_several_devices_are_not_kept_and_that_is_said(tiny, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(block_source.logger, "warning", said.append)
+    two = replace(recipe_for(tiny), devices=(torch.device("cpu"), torch.device("cpu")))
+    assert isinstance(block_source.loader_of(two, tmp_path), PetalsLoader)
+    assert ["several devices" in line for line in said] == [True]
+    block_source.loader_of(two)
+    assert len(said) == 1
 
 
 def test_a_synthetic_model_needs_no_store(tenth):

@@ -30,6 +30,9 @@ def key(number: int = 0, **more) -> BlockKey:
     return BlockKey(f"block-{number:03d}", {"content": "c", "block": number, **more})
 
 
+N_BYTES = len(to_bytes(TENSORS, key(0).full_identity, FACTS))
+
+
 def assert_stored(store: BlockStore, number: int = 0) -> None:
     found = store.get(key(number))
     assert found is not None
@@ -202,6 +205,68 @@ def write_with_limit(folder: Path, _seed: int) -> None:
         BlockStore(folder).put(key(), {"big": torch.zeros(100_000)}, FACTS)
 
 
+def test_a_disk_without_space_is_said_leaves_nothing_torn_and_is_used_again_when_it_has_some(small_disk):
+    store, ballast = BlockStore(small_disk.folder / "store"), small_disk.fill(leave_bytes=8192)
+    with pytest.raises(StoreFull, match="No space left"):
+        store.put(key(), {"big": torch.zeros(10_000)}, FACTS)
+    assert names(store.folder) == []
+    assert store.get(key()) is None
+    ballast.unlink()
+    store.put(key(), {"big": torch.zeros(10_000)}, FACTS)
+    assert names(store.folder) == [key().file_name]
+
+
+def test_a_file_that_cannot_be_read_now_is_kept(tmp_path, monkeypatch):
+    """No descriptors left, a disk that is away for a moment: that says nothing about the file."""
+
+    def fails(*_args):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    store = BlockStore(tmp_path)
+    store.put(key(), TENSORS, FACTS)
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    assert store.get(key()) is None
+    monkeypatch.undo()
+    assert_stored(store)
+
+
+def test_a_folder_that_was_cleared_away_is_made_again(tmp_path):
+    store = BlockStore(tmp_path / "store")
+    store.folder.rmdir()
+    assert store.get(key()) is None
+    store.put(key(), TENSORS, FACTS)
+    assert_stored(store)
+
+
+def test_a_block_that_is_there_counts_whatever_fails_afterwards(tmp_path, monkeypatch):
+    """Some file systems cannot sync a folder."""
+
+    def fails(*_args):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    store = BlockStore(tmp_path)
+    monkeypatch.setattr(block_store, "_sync_folder", fails)
+    store.put(key(), TENSORS, FACTS)
+    assert_stored(store)
+
+
+def test_of_files_that_may_not_be_removed_the_others_go(tmp_path, monkeypatch):
+    store = BlockStore(tmp_path)
+    for number in range(3):
+        store.put(key(number), TENSORS, FACTS)
+        os.utime(tmp_path / key(number).file_name, (number, number))
+    unlink = Path.unlink
+
+    def forbidden(path, missing_ok=False):
+        if path.name == key(0).file_name:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    BlockStore(tmp_path, max_bytes=3 * N_BYTES).put(key(3), TENSORS, FACTS)
+    assert [store.get(key(number)) is not None for number in range(4)] == [True, False, True, True]
+
+
 def test_files_of_somebody_else_that_cannot_be_removed_are_no_room(tmp_path, monkeypatch):
     def forbidden(*_args, **_kwargs):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
@@ -228,9 +293,6 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_path):
         fcntl.flock(stream, fcntl.LOCK_EX)
         BlockStore(tmp_path)
         assert names(tmp_path) == ["living.draft"]
-
-
-N_BYTES = len(to_bytes(TENSORS, key(0).full_identity, FACTS))
 
 
 def test_many_processes_on_one_store(tmp_path):

@@ -162,6 +162,36 @@ def test_a_full_disk_costs_only_the_store(tiny, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_said_once_and_used_again_when_it_has_space(tiny, small_disk, monkeypatch):
+    said = []
+    monkeypatch.setattr(store_loader.logger, "warning", said.append)
+    monkeypatch.setattr(store_loader.logger, "info", said.append)
+    recipe, store = recipe_for(tiny), BlockStore(small_disk.folder)
+    loader, ballast = loader_for(recipe, store), small_disk.fill(leave_bytes=4096)
+    for block in range(4):
+        loaded = loader.load(block)
+        assert (loaded.source, loaded.store_s) == (CHECKPOINT, 0.0)
+        assert_same_block(loaded.module, PetalsLoader(recipe).load(block).module)
+    assert [path.name for path in small_disk.folder.iterdir()] == [ballast.name]
+    assert len(said) == 1
+    assert "No space left" in said[0]
+    ballast.unlink()
+    assert loader.load(3).store_s > 0
+    assert loader.load(3).source == STORE
+    assert len(said) == 2
+    assert "takes blocks again" in said[1]
+
+
+@pytest.mark.parametrize("step", ["state_of", "put"])
+def test_no_memory_for_a_copy_costs_only_the_store(tiny, tmp_path, monkeypatch, step):
+    def no_memory(*_args):
+        raise MemoryError
+
+    recipe, store = recipe_for(tiny), BlockStore(tmp_path)
+    monkeypatch.setattr(*{"state_of": (store_loader, step), "put": (store, step)}[step], no_memory)
+    assert loader_for(recipe, store).load(3).source == CHECKPOINT
+
+
 def test_a_checkpoint_that_cannot_be_hashed_is_loaded_without_the_store(tiny, tmp_path):
     def unknown(*_args):
         raise PermissionError("not yours")
@@ -223,6 +253,15 @@ def test_an_adapter_of_other_contents_is_not_taken_from_the_store(tiny, tmp_path
     save_file(weights, folder / "adapter_model.safetensors")
     after = output(loader_for(recipe, store).load(3).module, str(folder))
     assert not torch.equal(before, after)
+
+
+def test_an_adapter_exchanged_while_it_is_read_is_not_kept(tiny, tmp_path, lora, monkeypatch):
+    """Or the new weights would be found later under the hash of the old ones."""
+    contents = iter(["before", "after"])
+    monkeypatch.setattr(store_loader, "content_of_adapter", lambda *_: next(contents))
+    store = BlockStore(tmp_path)
+    loader_for(recipe_for(tiny, adapters=(lora,)), store).load(3)
+    assert [path.name.partition("-")[0] for path, _ in store.files()] == ["block"]
 
 
 def test_an_adapter_in_pickle_is_refused(tiny, tmp_path, lora):

@@ -31,8 +31,9 @@ def to_bytes(tensors: Mapping[str, Tensor], identity: Mapping[str, Any], facts: 
     metadata = {"format": "pt", "identity": _json(identity), "facts": _json(facts), "sha256": "0" * 64}
     draft = save(ready, metadata=metadata)
     # the hash is as long as its placeholder, so that nothing moves when it takes its place
-    before, _, after = draft.partition(_entry(metadata["sha256"]))
-    return before + _entry(_digest(*split(draft))) + after
+    entry, start = _entry(_digest(*split(draft))), draft.index(_entry(metadata["sha256"]))
+    # a block may be a GiB: no more copies of it than must be
+    return b"".join((draft[:start], entry, memoryview(draft)[start + len(entry) :]))
 
 
 def _entry(sha256: str) -> bytes:

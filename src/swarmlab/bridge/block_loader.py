@@ -31,7 +31,7 @@ class LoadedBlock:
     :param adapter_s: reading the adapters and putting them in
     :param to_device_s: everything else between reading and being ready
     :param source: ``store``, ``checkpoint``, or ``drawn`` for a synthetic model
-    :param store_s: keeping the block in the store, so that it need not be made again
+    :param store_s: keeping the block in the store, so that it need not be made again; 0 if the store did not take it
     """
 
     module: torch.nn.Module

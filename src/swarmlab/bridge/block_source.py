@@ -36,6 +36,8 @@ def loader_of(
     """
     drawn = is_synthetic(vars(recipe.config))
     make = SyntheticLoader if drawn else PetalsLoader
+    if store_dir and len(recipe.devices) > 1:
+        logger.warning("Blocks that are cut for several devices are not kept: there is no block store")
     if not store_dir or len(recipe.devices) > 1:
         return make(recipe)
     try:

@@ -84,14 +84,17 @@ class BlockStore:
         self._remove_leftovers()
 
     def get(self, key: BlockKey) -> StoredBlock | None:
-        """Read a block; None if it is not there, or was and could not be trusted."""
+        """Read a block; None if it is not there, cannot be read now, or could not be trusted and was removed."""
         path = self.folder / key.file_name
         try:
             raw = path.read_bytes()
             tensors, facts = block_file.from_bytes(raw, key.full_identity)
         except FileNotFoundError:
             return None
-        except (block_file.Untrusted, OSError) as error:
+        except OSError as error:  # no descriptors left, a disk that is away: the file may be good
+            logger.warning("Block store: %s cannot be read: %s", key.file_name, error)
+            return None
+        except block_file.Untrusted as error:
             self.reject(key, str(error))
             return None
         with suppress(OSError):  # gone meanwhile, or not ours
@@ -106,11 +109,10 @@ class BlockStore:
         raw = block_file.to_bytes(tensors, key.full_identity, facts)
         draft = self.folder / f"{uuid.uuid4().hex}{DRAFT_ENDING}"
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have cleared it away
             self._make_room(len(raw))
             _write_durably(draft, raw)
             draft.rename(self.folder / key.file_name)
-            _sync_folder(self.folder)
-            self._make_room(0)  # another process may have stored one, too
         except OSError as error:
             raise StoreFull(
                 f"block store {self.folder} does not take {key.label}: {error.strerror}"
@@ -118,6 +120,9 @@ class BlockStore:
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
+        with suppress(OSError):  # the block is there, whatever becomes of this
+            _sync_folder(self.folder)
+            self._make_room(0)  # another process may have stored one, too
         return len(raw)
 
     def reject(self, key: BlockKey, reason: str) -> None:
@@ -144,11 +149,17 @@ class BlockStore:
             raise StoreFull(f"a block of {n_bytes} bytes, more than the {self.max_bytes} of the whole store")
         files = self.files()
         over = sum(found.st_size for _, found in files) + n_bytes - self.max_bytes
+        refused: OSError | None = None
         for path, found in files:
             if over <= 0:
                 return
-            path.unlink(missing_ok=True)  # who has it open keeps it
-            over -= found.st_size
+            try:
+                path.unlink(missing_ok=True)  # who has it open keeps it
+                over -= found.st_size
+            except OSError as error:  # somebody else's: the next may go
+                refused = error
+        if over > 0 and refused is not None:
+            raise refused
 
     def _remove_leftovers(self) -> None:
         """Drafts whose writer died: nobody holds their lock any more."""

@@ -53,6 +53,7 @@ class StoreLoader:
         if len(recipe.devices) > 1:
             raise ValueError("blocks that are cut for several devices cannot be kept")
         self._recipe, self._store, self._make, self._content_of = recipe, store, make, content_of
+        self._refuses = False
 
     def load(self, block: int) -> LoadedBlock:
         """As ``BlockLoader.load``; a store that fails costs its advantage, never the block."""
@@ -93,30 +94,46 @@ class StoreLoader:
         if key is None or self.key(block) != key:
             return loaded
         started = time.perf_counter()
-        self._keep(key, state_of(loaded.module), _facts(self._recipe))
-        return replace(loaded, store_s=time.perf_counter() - started)
+        kept = self._keep(key, lambda: state_of(loaded.module), _facts(self._recipe))
+        return replace(loaded, store_s=time.perf_counter() - started if kept else 0.0)
 
     def _read_adapter(
         self, recipe: BlockRecipe, adapter: str, block: int
     ) -> tuple[Any, dict[str, torch.Tensor]]:
         """Kept by the side of its block: an adapter's own file holds all blocks, and a hub may be asked for it."""
-        key = None
-        with suppress(NotOnDisk, OSError):
-            identity = {"adapter": content_of_adapter(recipe, adapter), "block": block}
-            key = BlockKey(f"adapter-{block:03d}", identity)
-            found = self._store.get(key)
-            if found is not None:
-                return found.facts["config"], found.tensors
+        key = adapter_key(recipe, adapter, block)
+        found = self._store.get(key) if key else None
+        if found is not None:
+            return found.facts["config"], found.tensors
         config, tensors = read_adapter(recipe, adapter, block)
-        if key is not None:
-            self._keep(key, tensors, {"config": config, "adapter": adapter})
+        if key is not None and adapter_key(recipe, adapter, block) == key:  # as for blocks
+            self._keep(key, lambda: tensors, {"config": config, "adapter": adapter})
         return config, tensors
 
-    def _keep(self, key: BlockKey, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    def _keep(
+        self, key: BlockKey, tensors: Callable[[], dict[str, torch.Tensor]], facts: dict[str, Any]
+    ) -> bool:
+        """Whether the store took it; says so once when it begins to refuse, and once when that is over."""
         try:
-            self._store.put(key, tensors, facts)
-        except StoreFull as error:
-            logger.warning(f"{error}; the server goes on without")
+            self._store.put(key, tensors(), facts)
+        except Exception as error:  # noqa: BLE001 - the disk is full, or there is no memory for a copy
+            if not self._refuses:
+                reason = error if isinstance(error, StoreFull) else f"{type(error).__name__}: {error}"
+                logger.warning(f"{reason}; the server goes on without, and tries again with each block")
+            self._refuses = True
+            return False
+        if self._refuses:
+            logger.info(f"Block store takes blocks again, {key.label} is the first")
+        self._refuses = False
+        return True
+
+
+def adapter_key(recipe: BlockRecipe, adapter: str, block: int) -> BlockKey | None:
+    """Under which an adapter's part for a block is kept; None if nobody can say what it holds."""
+    with suppress(NotOnDisk, OSError):
+        identity = {"adapter": content_of_adapter(recipe, adapter), "block": block}
+        return BlockKey(f"adapter-{block:03d}", identity)
+    return None
 
 
 def block_key(recipe: BlockRecipe, block: int, content: str) -> BlockKey:
