@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -14,7 +15,8 @@ compat.apply()
 
 from swarmlab.bridge.dht_port import DhtPort  # noqa: E402
 from swarmlab.bridge.snapshot import RawRecord  # noqa: E402
-from swarmlab.types import Span  # noqa: E402
+from swarmlab.placement.testimony import Answer, Answers  # noqa: E402
+from swarmlab.types import ServerRecord, Span  # noqa: E402
 
 
 class FakeDht:
@@ -28,8 +30,9 @@ class FakeDht:
     def is_alive(self):
         return self.alive
 
-    def run_coroutine(self, _coro, return_future):
+    def run_coroutine(self, coro, return_future):
         assert return_future
+        pickle.dumps(coro)  # it goes to the DHT's process
         self.senders += 1
         self.most = max(self.most, self.senders)
         future = Future()
@@ -78,3 +81,8 @@ def test_a_view_is_on_the_dhts_clock():
     view = DhtPort(dht).view("m", 4)
     assert view.servers[0].span == Span(0, 3)
     assert now_s <= view.seen_at_s <= get_dht_time()
+
+
+def test_servers_are_asked_in_the_dhts_process():
+    dht = FakeDht(answer={"a": Answer.SERVES})
+    assert DhtPort(dht).ask([ServerRecord("a", Span(0, 2), 1.0)], "m") == Answers({"a": Answer.SERVES})

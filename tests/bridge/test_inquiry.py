@@ -20,7 +20,7 @@ from hivemind.p2p.p2p_daemon_bindings.utils import P2PDaemonError, P2PHandlerErr
 from swarmlab.bridge import inquiry  # noqa: E402
 from swarmlab.bridge.inquiry import Limits, ask_all, doors_in  # noqa: E402
 from swarmlab.placement.testimony import Answer  # noqa: E402
-from swarmlab.types import ServerRecord, Span  # noqa: E402
+from swarmlab.types import Span  # noqa: E402
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 SPAN = Span(2, 6)
@@ -49,8 +49,7 @@ def asked(monkeypatch, *outcomes, span=SPAN, peer=PEER):
     handler: Any = SimpleNamespace(get_stub=lambda _p2p, _peer: SimpleNamespace(rpc_info=rpc_info))
     monkeypatch.setattr(inquiry, "TransformerConnectionHandler", handler)
     node = SimpleNamespace(p2p=None)
-    records = [ServerRecord(peer, span, 1.0)]
-    answers = asyncio.run(ask_all(None, node, records=records, prefix="m", limits=QUICK))
+    answers = asyncio.run(ask_all(None, node, spans={peer: span}, prefix="m", limits=QUICK))
     assert list(answers) == [peer]
     return answers[peer], uids
 

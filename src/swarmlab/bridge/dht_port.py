@@ -61,5 +61,6 @@ class DhtPort:
 
         :raises TimeoutError: if the DHT does not answer
         """
-        question = partial(inquiry.ask_all, records=records, prefix=prefix, limits=inquiry.Limits())
+        spans = {record.peer_id: record.span for record in records}
+        question = partial(inquiry.ask_all, spans=spans, prefix=prefix, limits=inquiry.Limits())
         return Answers(self.run_coroutine(question))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from petals.data_structures import UID_DELIMITER
 from petals.server.handler import TransformerConnectionHandler
 
 from swarmlab.placement.testimony import Answer
-from swarmlab.types import ServerRecord
+from swarmlab.types import Span
 
 ANSWER_S = 5.0  # seconds; a server that takes longer is silent; petals waits as long for a ping
 KNOCKS, PAUSE_S = 3, 0.25  # nobody listens there if a machine says so each of so many times, so far apart
@@ -45,23 +45,26 @@ class Limits:
 
 
 async def ask_all(
-    _dht: Any, node: Any, *, records: Sequence[ServerRecord], prefix: str, limits: Limits
+    _dht: Any, node: Any, *, spans: Mapping[str, Span], prefix: str, limits: Limits
 ) -> dict[str, Answer]:
     """What each server answers; never raises because of one of them.
 
-    Given to ``dht.run_coroutine`` in a ``functools.partial``.
+    Given to ``dht.run_coroutine`` in a ``functools.partial``, with what can be sent to another process.
 
     :param node: a running hivemind DHTNode
+    :param spans: what each server was believed to hold, by peer id
     """
-    answers = await asyncio.gather(*(_ask(node.p2p, record, prefix, limits) for record in records))
-    return {record.peer_id: answer for record, answer in zip(records, answers, strict=True)}
+    answers = await asyncio.gather(
+        *(_ask(node.p2p, peer, span, prefix, limits) for peer, span in spans.items())
+    )
+    return dict(zip(spans, answers, strict=True))
 
 
-async def _ask(p2p: Any, record: ServerRecord, prefix: str, limits: Limits) -> Answer:
+async def _ask(p2p: Any, peer: str, span: Span, prefix: str, limits: Limits) -> Answer:
     answer = Answer.SILENT
     for _ in range(TRIES):
         try:
-            await asyncio.wait_for(_has_blocks(p2p, record, prefix), limits.answer_s)
+            await asyncio.wait_for(_has_blocks(p2p, peer, span, prefix), limits.answer_s)
             return Answer.SERVES
         except P2PHandlerError:
             return Answer.LEFT  # its handler says that it has no such block
@@ -77,12 +80,12 @@ async def _ask(p2p: Any, record: ServerRecord, prefix: str, limits: Limits) -> A
     return answer
 
 
-async def _has_blocks(p2p: Any, record: ServerRecord, prefix: str) -> None:
+async def _has_blocks(p2p: Any, peer: str, span: Span, prefix: str) -> None:
     """
     :raises P2PHandlerError: if it has not; and all that the network may raise
     """
-    stub = TransformerConnectionHandler.get_stub(p2p, PeerID.from_base58(record.peer_id))
-    ends = sorted({record.span.start, record.span.end - 1})
+    stub = TransformerConnectionHandler.get_stub(p2p, PeerID.from_base58(peer))
+    ends = sorted({span.start, span.end - 1})
     uids = [runtime_pb2.ExpertUID(uid=f"{prefix}{UID_DELIMITER}{block}") for block in ends]
     await asyncio.gather(*(stub.rpc_info(uid) for uid in uids))
 
