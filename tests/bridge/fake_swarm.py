@@ -25,7 +25,7 @@ from hivemind.p2p import P2P, PeerID
 from hivemind.utils import MSGPackSerializer
 from petals.utils.packaging import unpack_args_kwargs
 
-from swarmlab.bridge import router
+from swarmlab.bridge import router, views
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import ServerRecord, Span, SwarmView
 
@@ -496,6 +496,12 @@ def fake_router(swarm: FakeSwarm, settings: RecoverySettings, manager: Any = Non
     :param manager: of the client's other sessions; None for a client of its own
     """
 
+    class FakeViews(views.Views):
+        async def _read(self) -> SwarmView:
+            await asyncio.sleep(DHT_S if swarm.dht_answers else 1000.0)
+            view = self.newest = replace(swarm.view(), seen_at_s=swarm.now_s)
+            return view
+
     class FakeRouter(
         router.Router
     ):  # made here, so that a broken variant of the router is used where there is one
@@ -508,10 +514,8 @@ def fake_router(swarm: FakeSwarm, settings: RecoverySettings, manager: Any = Non
         async def compression(self, peer_id: PeerID, block: int) -> int:  # noqa: ARG002
             return runtime_pb2.CompressionType.NONE
 
-        async def _read(self) -> SwarmView:
-            await asyncio.sleep(DHT_S if swarm.dht_answers else 1000.0)
-            view = self._known.view = replace(swarm.view(), seen_at_s=swarm.now_s)
-            return view
+        def _make_views(self, manager: Any, settings: RecoverySettings) -> views.Views:
+            return FakeViews(manager, settings)
 
     of_client: Any = Manager(swarm) if manager is None else manager
     return FakeRouter(of_client, settings)

@@ -14,8 +14,8 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, watch  # noqa: E402
-from swarmlab.recovery import bans, blame, failure, latency, plan  # noqa: E402
+from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, views, watch  # noqa: E402
+from swarmlab.recovery import bans, blame, dialing, failure, latency, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 
@@ -278,13 +278,13 @@ MUTANTS = [
     ),
     Mutant(
         "19: one read of the DHT that is never answered stops all later ones",
-        router,
+        views,
         [("asyncio.wait_for(self._read(), longest_s)", "self._read()")],
         "dht_is_silent_for_a_while",
     ),
     Mutant(
         "7: an interrupt that comes with a view of the swarm is lost",
-        router,
+        views,
         [
             (
                 "async with asyncio.timeout(patience_s):\n                return await ",
@@ -355,7 +355,7 @@ MUTANTS = [
     ),
     Mutant(
         "a dial is waited for though others serve the blocks",
-        router,
+        dialing,
         [
             (
                 "return min(settings.connect_s, hedge_s * 2",
@@ -366,7 +366,7 @@ MUTANTS = [
     ),
     Mutant(
         "a dial is given up though nobody else serves the blocks",
-        router,
+        dialing,
         [("if not all(any(block in record.span for record in others) for block in hop.span):", "if False:")],
         "the_only_replacement_is_slow_to_be_reached",
     ),

@@ -19,6 +19,7 @@ from petals.server.handler import TransformerConnectionHandler  # noqa: E402
 from petals.utils.ping import ping_parallel  # noqa: E402
 
 from swarmlab.bridge import router as router_module  # noqa: E402
+from swarmlab.bridge import views as views_module  # noqa: E402
 from swarmlab.bridge.router import Router  # noqa: E402
 from swarmlab.recovery.failure import Attempt, Cause, PeerFailed  # noqa: E402
 from swarmlab.recovery.routing import Hop, Need, NoRoute  # noqa: E402
@@ -110,7 +111,7 @@ def play():
     """Runs a coroutine function on a fixture, in virtual time."""
 
     def run(script: Any) -> None:
-        with virtual_time.clock_of_the_loop(router_module):
+        with virtual_time.clock_of_the_loop(router_module, views_module):
             virtual_time.run(script(Fixture()))
 
     return run

@@ -1,58 +1,49 @@
-"""The client's picture of the swarm: who serves what, how far away, and whom to avoid for now.
+"""Chooses servers for a session: who could serve blocks now, how long to wait for them, and whom to avoid for now.
 
 Wraps petals' RemoteSequenceManager for its connections and settings (allowed, blocked servers, adapter), but keeps
-its own view and bans: petals' routing goes on choosing a dead peer until its next refresh.
+its own view and bans: petals' routing goes on choosing a dead peer until its next refresh. The decisions themselves
+are pure (``swarmlab.recovery``: routing, dialing, blame); here is what they are asked with.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from hivemind.p2p import P2P, PeerID
 from hivemind.proto import runtime_pb2
-from hivemind.utils import MSGPackSerializer, get_dht_time
+from hivemind.utils import MSGPackSerializer
 from petals.client.routing import RemoteSequenceManager
-from petals.data_structures import UID_DELIMITER
 from petals.server.handler import TransformerConnectionHandler
-from petals.utils.ping import ping_parallel
 
-from swarmlab.bridge.snapshot import read_records, view_from_records
+from swarmlab.bridge.views import Views
 from swarmlab.recovery.bans import BanTable
 from swarmlab.recovery.blame import Blame
+from swarmlab.recovery.dialing import dial_patience_s
 from swarmlab.recovery.failure import Attempt, Cause, PeerFailed
 from swarmlab.recovery.latency import KnownLatencies
 from swarmlab.recovery.routing import DEFAULT_RTT_S, Hop, Need, NoRoute, cheapest_chain
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
-_PING_S = 1.0
-_READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
-
 
 @dataclass
 class _Known:
     """What sessions of one client share, so that not each of them reads the DHT for itself, and not each has to find
-    out for itself who is dead.
+    out for itself who is dead or slow.
 
     :param bans: what concerns every session; with the settings of the first one
     :param compression: how servers want tensors compressed; None until one was asked
-    :param reading: of the next view
     """
 
     bans: BanTable
     latencies: KnownLatencies
+    views: Views
     compression: int | None = None
-    view: SwarmView | None = None
-    rtt_s: dict[str, float] = field(default_factory=dict)
-    reading: asyncio.Task[SwarmView] | None = None
-    pinging: asyncio.Task[None] | None = None
 
 
 _known: WeakKeyDictionary[RemoteSequenceManager, _Known] = WeakKeyDictionary()
@@ -63,9 +54,15 @@ class Router:
 
     def __init__(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> None:
         self._manager, self._settings = manager, settings
-        self._known = _known.setdefault(manager, _Known(BanTable(settings), KnownLatencies()))
-        self._blame = Blame(settings, self._known.bans)
-        self._rtt_s = self._known.rtt_s
+        known = _known.get(manager)
+        if known is None:
+            views = self._make_views(manager, settings)
+            known = _known[manager] = _Known(BanTable(settings), KnownLatencies(), views)
+        self._known, self._views = known, known.views
+        self._blame = Blame(settings, known.bans)
+
+    def _make_views(self, manager: RemoteSequenceManager, settings: RecoverySettings) -> Views:
+        return Views(manager, settings)
 
     @property
     def n_blocks(self) -> int:
@@ -78,7 +75,7 @@ class Router:
     @property
     def view(self) -> SwarmView | None:
         """The latest view that any session of the client has read; None before the first."""
-        return self._known.view
+        return self._views.newest
 
     @property
     def latencies(self) -> KnownLatencies:
@@ -106,7 +103,7 @@ class Router:
         :raises NoRoute: if none appears
         """
         asked_at_s, retry_s = time.monotonic(), self._settings.retry_s
-        view = await self._fresh_view(self._settings.view_max_age_s)
+        view = await self._views.fresh(self._settings.view_max_age_s)
         newest = view.seen_at_s >= asked_at_s
         while True:
             for last_resort in (False, True):
@@ -121,13 +118,12 @@ class Router:
                 await asyncio.sleep(retry_s)
             newest = True  # an older one is read again at once, but only the first time
             # not longer, however slow the DHT is: bans end meanwhile
-            await asyncio.wait({self._start_reading()}, timeout=retry_s)
+            view = await self._views.newer(view, retry_s)
             retry_s = min(2 * retry_s, self._settings.retry_max_s)
-            view = self.view or view
 
     async def spare(self, span: Span, need: Need, avoid: set[str]) -> Hop | None:
         """A server that could take all of ``span`` and is none of ``avoid``; None if there is none just now."""
-        view = await self._fresh_view(self._settings.view_max_age_s)
+        view = await self._views.fresh(self._settings.view_max_age_s)
         excluded = self._blame.excluded(time.monotonic(), view) | avoid
         try:
             hops = self._cheapest(view, span, need, excluded)
@@ -139,24 +135,20 @@ class Router:
         self, view: SwarmView, span: Span, need: Need, excluded: Collection[str]
     ) -> tuple[Hop, ...]:
         suspects = self._blame.suspects()
-        return cheapest_chain(view, span, need, rtt_s=self._rtt_s, excluded=excluded, suspects=suspects)
+        rtt_s = self._views.rtt_s
+        return cheapest_chain(view, span, need, rtt_s=rtt_s, excluded=excluded, suspects=suspects)
 
     def dial_patience_s(self, hop: Hop) -> float:
-        """How long to wait for a stream to ``hop``: not so long where others could serve its blocks instead, but longer
-        each time, lest a far server is never reached.
-        """
-        settings, view = self._settings, self.view
+        """How long to wait for a stream to ``hop``, as things are now."""
+        view, peer_id = self.view, hop.peer_id
         if view is None:
-            return settings.connect_s
-        avoided = {hop.peer_id, *self._blame.excluded(time.monotonic(), view)}
-        others = [record for record in view.serving() if record.peer_id not in avoided]
-        if not all(any(block in record.span for record in others) for block in hop.span):
-            return settings.connect_s
-        rtt_s = self._rtt_s.get(hop.peer_id, DEFAULT_RTT_S)
-        # one that did not answer the last ping is not far away but, most likely, gone
-        near_s = min(rtt_s, DEFAULT_RTT_S) if math.isfinite(rtt_s) else 0.0
-        hedge_s = max(settings.hedge_s, settings.hedge_factor * near_s)
-        return min(settings.connect_s, hedge_s * 2 ** min(self._blame.failures_in_a_row(hop.peer_id), 32))
+            return self._settings.connect_s
+        avoided = self._blame.excluded(time.monotonic(), view)
+        rtt_s, n_failed = (
+            self._views.rtt_s.get(peer_id, DEFAULT_RTT_S),
+            self._blame.failures_in_a_row(peer_id),
+        )
+        return dial_patience_s(hop, view, avoided, self._settings, rtt_s=rtt_s, n_failed=n_failed)
 
     def blame(self, attempt: Attempt) -> None:
         """Draw the consequence of a failure for later choices; once, however often it is told."""
@@ -197,94 +189,13 @@ class Router:
                 ) from error
         return self._known.compression
 
-    async def _fresh_view(self, max_age_s: float) -> SwarmView:
-        """A view not older than ``max_age_s``; an older one is used when the DHT does not answer in time.
-
-        One hung node makes a read of the DHT take seconds. An old view is good enough meanwhile: the read goes on, and
-        whoever finds no route with the old one waits for it.
-        """
-        view = self.view
-        if view is not None and time.monotonic() - view.seen_at_s <= max_age_s:
-            return view
-        patience_s = self._settings.read_view_s if view is None else self._settings.renew_view_s
-        reading = self._start_reading()
-        try:
-            # shielded: the read goes on for the next caller when this one runs out of time. No wait_for(): before
-            # Python 3.12 it swallows a cancellation that comes at the moment of the result.
-            async with asyncio.timeout(patience_s):
-                return await asyncio.shield(reading)
-        except Exception:  # noqa: BLE001 - an older view is better than none, whatever ails the DHT
-            return self.view if self.view is not None else SwarmView(self.n_blocks, ())
-
     def keep_fresh(self) -> None:
         """Read a view that is old again, without waiting for that; sooner while it shows servers that are avoided, to
         learn of their return before they are needed.
         """
         settings = self._settings
-        self._renew(min(settings.view_age_s, settings.ban_s) if self.avoided else settings.view_age_s)
+        self._views.renew(min(settings.view_age_s, settings.ban_s) if self.avoided else settings.view_age_s)
 
     def look_for_others(self) -> None:
         """Read a view that is not quite new: a server is late, and another may be needed soon."""
-        self._renew(self._settings.probe_s)
-
-    def _renew(self, max_age_s: float) -> None:
-        """Begin to read a view that is older than that."""
-        if self.view is not None and time.monotonic() - self.view.seen_at_s > max_age_s:
-            self._start_reading()
-
-    def _start_reading(self) -> asyncio.Task[SwarmView]:
-        if self._known.reading is None or self._known.reading.done():
-            # bounded, or one read that is never answered would keep everybody from starting another
-            longest_s = _READ_PATIENCE * self._settings.read_view_s
-            self._known.reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
-            self._known.reading.add_done_callback(_heard)
-        return self._known.reading
-
-    async def _read(self) -> SwarmView:
-        manager = self._manager
-        prefix = manager.block_uids[0].rpartition(UID_DELIMITER)[0]
-        ask = partial(read_records, prefix=prefix, n_blocks=self.n_blocks)
-        records = await self._ask_dht(ask)
-        view, _ = view_from_records(records, self.n_blocks, get_dht_time())
-        view = replace(view, seen_at_s=time.monotonic())
-        allowed, blocked = manager.allowed_servers, manager.blocked_servers
-        peers = {record.peer_id: _peer(record.peer_id) for record in view.servers}
-        view = view.without(
-            name
-            for name, peer in peers.items()
-            if peer is None
-            or (allowed is not None and peer not in allowed)
-            or (blocked is not None and peer in blocked)
-        )
-        self._known.view = view
-        # also those that did not answer the last ping: they may be back
-        peer_ids = [record.peer_id for record in view.serving()]
-        unknown = [peer_id for peer_id in peer_ids if math.isinf(self._rtt_s.get(peer_id, math.inf))]
-        if unknown and (self._known.pinging is None or self._known.pinging.done()):
-            self._known.pinging = asyncio.create_task(self._ping(unknown))
-        return view
-
-    async def _ping(self, peer_ids: list[str]) -> None:
-        targets = [PeerID.from_base58(peer_id) for peer_id in peer_ids]
-        ask = partial(ping_parallel, targets, wait_timeout=_PING_S)
-        for peer_id, rtt_s in (await self._ask_dht(ask)).items():
-            self._rtt_s[peer_id.to_base58()] = rtt_s
-
-    async def _ask_dht(self, question: Any) -> Any:
-        """Run a coroutine function in the process of the client's DHT node."""
-        answer: Any = self._manager.dht.run_coroutine(question, return_future=True)
-        return await answer
-
-
-def _heard(reading: asyncio.Task[SwarmView]) -> None:
-    """Whoever waits for a read hears of its error; when nobody does, there is the older view."""
-    if not reading.cancelled():
-        reading.exception()
-
-
-def _peer(name: str) -> PeerID | None:
-    """The peer of a record; None if the record names nobody that could exist."""
-    try:
-        return PeerID.from_base58(name)
-    except ValueError:
-        return None
+        self._views.renew(self._settings.probe_s)
