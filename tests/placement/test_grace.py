@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from swarmlab.placement import grace
 from swarmlab.placement.grace import remember
-from swarmlab.placement.memory import Memory
+from swarmlab.placement.memory import Gone, Memory
+from swarmlab.placement.testimony import Answer, Answers
 from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
 
 A = ServerRecord("a", Span(0, 4), 1.0)
@@ -78,3 +79,84 @@ def test_remembering_changes_no_value():
     kept = replace(memory)
     remember(view(60, A), memory, grace_s=90.0, own_peer="me")
     assert memory == kept
+
+
+def heard(memory: Memory, at_s: float, answer: Answer, *shown: ServerRecord) -> Memory:
+    """The memory after a read in which b was in doubt and answered so."""
+    memory = replace(memory, testimony=Answers({"a": Answer.SERVES, "b": answer}))
+    return remember(view(at_s, *shown), memory, grace_s=90.0, own_peer="me")
+
+
+def knowing(*records: ServerRecord) -> Memory:
+    return remember(view(0, *records), None, grace_s=90.0, own_peer="me")
+
+
+def test_one_that_refuses_or_has_left_is_gone_at_once():
+    for answer in (Answer.REFUSED, Answer.LEFT):
+        first = heard(knowing(A, B), 60, answer, A)
+        assert (first.vanished, first.gone, first.testimony) == ((), (), None)
+        later = remember(view(61, A), knowing(A, B), grace_s=90.0, own_peer="me")
+        assert len(later.vanished) == 1
+        assert heard(later, 62, answer, A).vanished == ()
+
+
+def test_one_that_is_silent_is_believed_for_the_grace_time():
+    memory = heard(knowing(A, B), 60, Answer.SILENT, A)
+    assert [item.missing_since_s for item in memory.vanished] == [60.0]
+    assert heard(memory, 149, Answer.SILENT, A).vanished
+    assert not heard(memory, 151, Answer.SILENT, A).vanished
+
+
+def test_one_that_serves_on_is_believed_as_long_as_it_says_so_but_not_for_ever():
+    memory = knowing(A, B)
+    for at_s in range(60, 60 + grace.ANSWERING_GRACES * 90, 60):
+        memory = heard(memory, at_s, Answer.SERVES, A)
+        assert [item.record for item in memory.vanished] == [B]
+    assert not heard(memory, 60 + grace.ANSWERING_GRACES * 90, Answer.SERVES, A).vanished
+
+
+def test_after_its_last_answer_a_server_is_believed_for_the_grace_time():
+    memory = heard(heard(knowing(A, B), 60, Answer.SERVES, A), 140, Answer.SERVES, A)
+    assert heard(memory, 229, Answer.SILENT, A).vanished
+    assert not heard(memory, 231, Answer.SILENT, A).vanished
+    assert not heard(memory, 141, Answer.REFUSED, A).vanished
+
+
+def test_one_that_was_loading_need_not_serve_its_blocks():
+    loading = replace(B, state=ServerState.JOINING)
+    assert heard(knowing(A, loading), 60, Answer.LEFT, A).vanished
+    assert not heard(knowing(A, loading), 60, Answer.REFUSED, A).vanished
+
+
+def test_of_one_that_is_late_only_a_newer_record_is_believed_again():
+    late = replace(B, expires_at_s=100.0)
+    memory = heard(knowing(A, late), 60, Answer.REFUSED, A, late)
+    assert memory.gone == (Gone("b", 100.0),)
+    assert grace.without_gone(view(60, A, late), memory).servers == (A,)
+    for shown in ((A, late), (A,)):  # a read that lost the record changes nothing
+        memory = remember(view(70, *shown), memory, grace_s=90.0, own_peer="me")
+        assert (memory.gone, memory.vanished) == ((Gone("b", 100.0),), ())
+    renewed = replace(late, expires_at_s=200.0)
+    assert remember(view(80, A, renewed), memory, grace_s=90.0, own_peer="me").gone == ()
+
+
+def test_a_record_known_to_be_false_that_lapses_is_no_new_doubt():
+    late = replace(B, expires_at_s=100.0)
+    memory = heard(knowing(A, late), 60, Answer.REFUSED, A, late)
+    for at_s in (101, 102):
+        memory = remember(view(at_s, A), memory, grace_s=90.0, own_peer="me")
+        assert (memory.gone, memory.vanished) == ((), ())
+
+
+def test_of_one_that_was_cut_and_has_left_the_rest_counts():
+    cut = replace(B, span=Span(3, 6))
+    memory = heard(knowing(A, B), 60, Answer.LEFT, A, cut)
+    assert (memory.vanished, memory.gone) == ((), ())
+    assert heard(knowing(A, B), 60, Answer.REFUSED, A, cut).gone == (Gone("b", cut.expires_at_s),)
+
+
+def test_all_who_know_the_same_share_one_view():
+    shown = view(60, A, B)
+    memory = Memory(gone=(Gone("b", 100.0),))
+    assert grace.without_gone(shown, memory) is grace.without_gone(shown, replace(memory))
+    assert grace.without_gone(shown, Memory()) is shown
