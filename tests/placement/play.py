@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from swarmlab.placement.memory import Memory
-from swarmlab.placement.policy import Policy, Server
+from swarmlab.placement.policy import Asking, Policy, Server
+from swarmlab.placement.testimony import Answer, Answers
 from swarmlab.types import Decision, ServerRecord, ServerState, Span, SwarmView
 
 PERIOD_S = 60.0
@@ -44,6 +45,7 @@ def play(
     seconds: float = 3600.0,
     seen_after_s: float = 0.0,
     crashes: Mapping[str, float] | None = None,
+    asks: bool = False,
 ) -> Played:
     """Check one server after another, each a minute apart, and let moves take their loading time.
 
@@ -51,6 +53,7 @@ def play(
 
     :param seen_after_s: how old the picture is that everybody has of the others
     :param crashes: when servers disappear, by peer id
+    :param asks: whether servers in doubt are asked themselves: those that are there serve what they are shown with
     """
     rng = np.random.default_rng(0)
     result = Played()
@@ -78,6 +81,8 @@ def play(
             records[peer] = replace(records[peer], state=ServerState.ONLINE)
             keeping.pop(peer)
         else:
+            if asks and isinstance(policy, Asking):
+                memories[peer] = _ask(policy, view, known[peer], memories[peer], records)
             decision = policy.reconsider(view, known[peer], memories[peer], rng)
             memories[peer] = decision.memory
             records[peer] = replace(records[peer], intent=decision.intent)
@@ -90,6 +95,14 @@ def play(
         heapq.heappush(queue, (now_s + wait_s, order, peer))
     result.view = SwarmView(n_blocks, tuple(records.values()), seen_at_s=seconds)
     return result
+
+
+def _ask(
+    policy: Asking, view: SwarmView, server: Server, memory: Memory | None, records: dict[str, ServerRecord]
+) -> Memory | None:
+    doubtful = policy.whom_to_ask(view, server, memory)
+    answers = {one.peer_id: Answer.SERVES if one.peer_id in records else Answer.REFUSED for one in doubtful}
+    return replace(memory or Memory(), testimony=Answers(answers)) if doubtful else memory
 
 
 def _begin(
