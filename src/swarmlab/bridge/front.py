@@ -28,6 +28,7 @@ from petals.server.task_pool import PrioritizedTaskPool
 from petals.utils.convert_block import make_tensor_parallel
 
 from swarmlab.bridge import heap
+from swarmlab.errors import BadInput
 
 MAX_REQUEST_TOKENS = 2048  # petals' own size of a block's inputs in its schemas
 
@@ -159,14 +160,23 @@ class Front:
 
 
 def _template(server: Any, memory_cache: MemoryCache) -> TransformerBackend:
-    """A backend of petals without weights, from whose attributes those of all blocks follow."""
+    """A backend of petals without weights, from whose attributes those of all blocks follow.
+
+    :raises BadInput: for a model whose blocks cannot be cut for several devices
+    """
     config, devices = server.block_config, server.tensor_parallel_devices
     if len(devices) == 1:
         with init_empty_weights():
             block = config.block_class(config)
     else:
         block = config.block_class(config)  # weights that are to be cut must exist; they are freed again here
-    module = make_tensor_parallel(block.requires_grad_(False), config, devices, output_device=server.device)
+    try:
+        module = make_tensor_parallel(
+            block.requires_grad_(False), config, devices, output_device=server.device
+        )
+    except AssertionError:
+        allowed = f"one device: petals cannot cut blocks of {config.model_type} for several"
+        raise BadInput("--tensor_parallel_devices", " ".join(map(str, devices)), allowed) from None
     schema = (
         BatchTensorDescriptor(
             1,
