@@ -89,6 +89,36 @@ def test_a_damaged_history_is_unknown_and_named(tmp_path):
     assert summary_of(path)["verdict"] == "unknown"
 
 
+def test_a_raw_run_that_lost_a_file_of_its_history_is_unknown(tmp_path):
+    """The tables that an earlier check made must not take its place."""
+    path = stored(tmp_path)
+    assert judge(path).exit_code == 0
+    (path / "history" / "steps.jsonl").unlink()
+    assert main([str(path)]) == 3
+    assert summary_of(path)["verdict"] == "unknown"
+    assert any("history/steps.jsonl was removed" in reason for reason in summary_of(path)["reasons"])
+
+
+def test_a_config_that_cannot_be_read_costs_one_line(tmp_path, capsys):
+    path = stored(tmp_path)
+    (path / "config.yaml").write_text("a: [1, 2\nb: {c: d\n")
+    assert main([str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("swarmlab: run_dir: ")
+    assert "config.yaml is no readable YAML (line " in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--nonsense"], ["--expected"]])
+def test_a_command_line_that_is_none_costs_one_line(arguments, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("swarmlab: ")
+    assert error.count("\n") == 1
+
+
 def test_damaged_arrays_leave_their_arm_unjudged(tmp_path):
     path = stored(tmp_path)
     arrays = path / "states" / "kill_last.swarmlab.npz"

@@ -111,6 +111,13 @@ def server(name, start, end, **more):
         ([EXP, "swarm.attn_cache_tokens=3"], "swarm.attn_cache_tokens", ["3", "at least"]),
         ([EXP, "swarm.expiration_s=5"], "swarm.expiration_s", ["5.0", "more than update_period_s"]),
         (["-m", EXP, "seed=0,-1"], "seed", ["-1", "0 to"]),
+        ([EXP, "=3"], "command line", ["'=3'", "name=value"]),
+        ([EXP, "~=3"], "command line", ["'~=3'", "name=value"]),
+        ([EXP, "+exp=rebalance"], "+exp", ["failover rebalance", "one experiment"]),
+        ([EXP, "seed=1,2"], "seed", ["'1,2'", "one value", "-m"]),
+        ([EXP, "++seed=3", "seed=x"], "seed", ["'x'", "a whole number"]),
+        ([EXP, "model.name="], "model.name", ["''", "tiny_llama"]),
+        (["+exp=failover_soak", "scenarios=[foo]"], "scenarios", ["foo", "has none to choose"]),
         (["-m", EXP, "arms=[petals],[foo]"], "arms", ["'foo'", "petals"]),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 
 import pytest
@@ -42,10 +43,29 @@ def test_a_run_that_goes_on_is_followed_to_its_end(run_dir, capsys):
     assert "kill of z" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["nowhere", "--once"], ["a", "b", "--once"]])
-def test_what_is_no_run_is_bad_input_in_one_line(arguments, capsys):
-    assert watch.main(arguments) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+GOOD = "/ip4/127.0.0.1/tcp/9/p2p/QmQ9QNpJiEBjFn5W5k1ppxdihBwZuvWMRhApwDEWSovXix"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nowhere", "--once"], ["a", "b", "--once"], ["--once"], ["nowhere", "--every", "soon"],
+        ["nowhere", "--every", "0"], ["nowhere", "--every", "nan"], [GOOD, "--blocks", "0"],
+        ["/ip4/127.0.0.1/tcp/9/p2p/Qm"], ["/ip4/127.0.0.1/tcp/9"], [GOOD.replace("127", "999")],
+        [GOOD.replace("/9/", "/99999/")], [GOOD.replace("ip4", "ip6")], [GOOD, "b"],
+    ],
+)  # fmt: skip
+def test_what_is_no_run_is_bad_input_in_one_line(arguments, capsys, monkeypatch):
+    """An address that is none is refused before libp2p is asked."""
+    monkeypatch.setitem(sys.modules, "swarmlab.bridge.dht_reader", None)
+    try:
+        code = watch.main(arguments)
+    except SystemExit as leaving:  # argparse
+        code = leaving.code
+    assert code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("swarmlab: ")
 
 
 def test_a_damaged_run_is_bad_input(run_dir, capsys):

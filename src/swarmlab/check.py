@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, conclude, worst
 from swarmlab.analysis.tables import findings_table, tree_table
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.expected import read_expected
 from swarmlab.judges.registry import judge_of
 from swarmlab.judges.tree import check_tree
@@ -70,7 +69,7 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
         run = load_run(run_dir)
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"the folder of a readable run; {error}") from error
-    if not (run.path / "history").is_dir():
+    if not run.is_raw:
         published = "the folder of a run with its history; of published results the folder above tables/"
         raise BadInput("run_dir", str(run_dir), published)
     judging = judge_of(run.info["exp"])
@@ -89,7 +88,7 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.check",
         description="Judge a stored run, or everything that is published, again. Exit code: 0 holds, 1 fails, "
         "3 unknown, 2 bad input.",
@@ -109,8 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return show_tree(options.path, console, everything=options.all)
         summary = judge(options.path, expected=options.expected)
     except (BadInput, DamagedRun) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return refuse(error)
     if options.all:
         console.print(findings_table(summary.findings))
     show(summary, console)

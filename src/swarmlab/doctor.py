@@ -1,7 +1,8 @@
 """Is this machine ready for a swarm? Prints one line per check; exit code 1 if one fails.
 
 `python -m swarmlab.doctor plan +exp=NAME [overrides]` shows instead what that run's servers would need, and refuses
-(exit code 2) what cannot fit.
+(exit code 2) what cannot fit, or cannot be ready in time. `... settings +exp=NAME [overrides]` says whether
+`swarmlab.run` would take this command line on a machine that has what it names; nothing is started.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.health.finding import Finding, Status
 from swarmlab.health.machine import GIB, check_machine, measure_memory_bytes
 from swarmlab.health.packages import check_packages
 from swarmlab.health.probe import check_probes, run_probe
 from swarmlab.health.swarm_plan import CPU_RATES, GPU_RATES, Place, check_plan, render
 
-EXIT_BAD_INPUT = 2
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["plan"]:
         return plan(given[1:])
-    parser = argparse.ArgumentParser(
+    if given[:1] == ["settings"]:
+        return check_settings(given[1:])
+    parser = Arguments(
         prog="python -m swarmlab.doctor",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -60,9 +62,9 @@ def _examine(results_dir: Path) -> Iterator[Finding]:
 def plan(arguments: Sequence[str]) -> int:
     """Print what the servers of a run would need; nothing is started or loaded.
 
-    :returns: the exit code: 0 if all of it fits, 2 if not, or for settings that cannot work
+    :returns: the exit code: 0 if all of it fits and loads in time, 2 if not, or for settings that cannot work
     """
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.doctor plan",
         description="What the servers of a run would need: memory, seconds to load, disk.",
     )
@@ -77,7 +79,6 @@ def plan(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     # these need the packages, of which the examination must be able to say that they are missing
     from swarmlab import settings as run_settings  # noqa: PLC0415
-    from swarmlab.errors import BadInput  # noqa: PLC0415
     from swarmlab.scenarios import planning  # noqa: PLC0415
 
     try:
@@ -89,16 +90,26 @@ def plan(arguments: Sequence[str]) -> int:
         )
         for one in plans:
             print(render(one), end="\n\n", flush=True)
-        for note in (planning.is_here(settings), planning.too_slow(settings, plans)):
-            if note:
-                print(f"note: {note}")
+        if note := planning.is_here(settings):
+            print(f"note: {note}")
         here = options.gpus is None and any(one.store_bytes for one in plans)
         for one in plans:
             check_plan(one, shutil.disk_usage(Path.cwd()).free if here else None)
+        planning.check_in_time(settings, plans)
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return refuse(error)
     print("It fits.")
+    return 0
+
+
+def check_settings(overrides: Sequence[str]) -> int:
+    """Whether a run would take these settings; the exit code: 0 or 2."""
+    from swarmlab import settings as run_settings  # noqa: PLC0415 - as above
+
+    try:
+        run_settings.load(overrides, elsewhere=True)
+    except BadInput as error:
+        return refuse(error)
     return 0
 
 
@@ -114,8 +125,6 @@ def _places(gpus: str | None, device: str, machine: Place) -> list[Place]:
     :param gpus: GiB of each, separated by commas
     :raises BadInput: if they cannot be read, or a GPU is asked for and none is there
     """
-    from swarmlab.errors import BadInput  # noqa: PLC0415
-
     if gpus is not None:
         try:
             sizes = [float(size) * GIB for size in gpus.split(",")]

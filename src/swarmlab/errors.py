@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+from typing import NoReturn
+
+EXIT_BAD_INPUT = 2
+
 
 class BadInput(ValueError):
     """A setting, file or machine that cannot work; the entry points turn it into one line and exit code 2.
@@ -18,3 +24,19 @@ class BadInput(ValueError):
 
 class SwarmFailed(RuntimeError):
     """The swarm could not be brought to, or kept in, the state a run needs (exit code 1)."""
+
+
+class Arguments(argparse.ArgumentParser):
+    """A command line whose mistakes cost one line, as all bad input does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(refuse(f"{message}; {self.prog} --help says what it takes"))
+
+
+def refuse(error: Exception | str) -> int:
+    """Say what was wrong with the input, in one line on stderr that begins alike for every command.
+
+    :returns: the exit code
+    """
+    sys.stderr.write(f"swarmlab: {' '.join(str(error).split())}\n")
+    return EXIT_BAD_INPUT

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.plots.digest import metadata
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
 from swarmlab.judges.drawing import drawing_judge, figures_of, figures_of_published
 from swarmlab.record.load import DamagedRun, Run, load_run
@@ -71,7 +71,7 @@ def rebuild(results: Path = RESULTS, names: Sequence[str] | None = None) -> Iter
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.figures",
         description="Draw figures again. A run folder gets its own; a name means the published results of that "
         "name (or, before there are any, the latest run of the experiment); without arguments, all published "
@@ -86,17 +86,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="default: results")
     options = parser.parse_args(argv)
     if not options.sources and not any(options.results.glob("tables/*/run.json")):
-        sys.stderr.write(f"nothing is published in {options.results / 'tables'}; name a run folder\n")
-        return 2
+        return refuse(f"nothing is published in {options.results / 'tables'}; name a run folder")
     try:
         for path in _wanted(options):
             sys.stdout.write(f"{path}\n")
     except OSError as error:
-        sys.stderr.write(f"figures: cannot write {error.filename}: {error.strerror}\n")
-        return 2
+        return refuse(f"{error.filename} cannot be written: {error.strerror}")
     except (BadInput, DamagedRun) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return refuse(error)
     return 0
 
 

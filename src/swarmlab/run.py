@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from swarmlab import check
 from swarmlab import settings as run_settings
-from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.errors import EXIT_BAD_INPUT, BadInput, SwarmFailed, refuse
 from swarmlab.figures import draw_run
 from swarmlab.health.device_name import device_name
 from swarmlab.judges.registry import judge_of
@@ -33,7 +33,7 @@ from swarmlab.scenarios.progress import ConsoleProgress
 from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_FAILED = 1
 MULTIRUN = {"-m", "--multirun"}
 WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst decides
 
@@ -71,7 +71,7 @@ def execute(
     progress = ConsoleProgress(total=experiment.n_units)
     progress.say(f"{experiment.describe()}\nrun folder: {run_dir.path}")
     try:
-        with run_dir, progress, ended_by_signals():
+        with run_dir, progress, ended_by_signals(lambda name: run_dir.foresee("interrupted", reason=name)):
             try:
                 experiment.run(run_dir, progress)
             except (KeyboardInterrupt, SystemExit) as leaving:
@@ -113,21 +113,31 @@ def show(path: Path, progress: ConsoleProgress) -> int:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind the stack as Ctrl-C does, unless whoever started us has them ignored."""
+def ended_by_signals(on_signal: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack as Ctrl-C does, unless whoever started us has them ignored.
+
+    :param on_signal: told the name of the signal at once, Ctrl-C's too: unwinding takes its time, and may be cut short
+    """
 
     def leave(number: int, _frame: FrameType | None) -> None:
+        on_signal(signal.Signals(number).name)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    taken = {number: handler for number, handler in previous.items() if handler is signal.SIG_DFL}
+    own = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    taken = [number for number, handler in own.items() if signal.getsignal(number) == handler]
     for number in taken:
         signal.signal(number, leave)
     try:
         yield
     finally:
-        for number, handler in taken.items():
-            signal.signal(number, handler)
+        for number in taken:
+            signal.signal(number, own[number])
 
 
 def _signal_of(leaving: BaseException) -> signal.Signals:
@@ -138,7 +148,7 @@ def _signal_of(leaving: BaseException) -> signal.Signals:
 
 def main() -> None:
     """Check the command line first, so that bad input costs one line, then hand over to Hydra."""
-    arguments = [part for argument in sys.argv[1:] for part in _model_folder(argument)]
+    arguments = run_settings.spelled_out(sys.argv[1:])
     # Hydra wants its flag before the overrides
     sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)
     run_settings.register()
@@ -147,7 +157,7 @@ def main() -> None:
         is_multirun = jobs and not MULTIRUN.isdisjoint(sys.argv)
         sys.exit(_run_jobs(jobs[0].results_dir) if is_multirun else _run_job())
     except BadInput as error:
-        sys.exit(_refuse(error))
+        sys.exit(refuse(error))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
 
@@ -172,7 +182,7 @@ def _run_jobs(results_dir: str) -> int:
     # the function is sent to other processes with what it refers to
     book, argv = JobBook.below(results_dir), list(sys.argv)
     register = run_settings.register
-    sys.argv.append(f"hydra.sweep.dir={_quoted(str(book.folder))}")
+    sys.argv.append(f"hydra.sweep.dir={run_settings.quoted(str(book.folder))}")
 
     @hydra.main(config_path=str(run_settings.CONFIGS), config_name="config", version_base="1.3")
     def job(config: DictConfig) -> None:
@@ -200,25 +210,8 @@ def _do(config: DictConfig, argv: Sequence[str]) -> tuple[int, str | None]:
         overrides = list(HydraConfig.get().overrides.task)
         code = execute(settings, resolved, argv, overrides, folders.append)
     except BadInput as error:
-        code = _refuse(error)
+        code = refuse(error)
     return code, str(folders[0].resolve()) if folders else None
-
-
-def _refuse(error: BadInput) -> int:
-    print(f"swarmlab: {error}", file=sys.stderr)
-    return EXIT_BAD_INPUT
-
-
-def _model_folder(argument: str) -> list[str]:
-    """``model=FOLDER`` in the words of the config: it has a slash, and no name of a model has one."""
-    name, _, value = argument.partition("=")
-    return ["model=path", f"model.path={_quoted(value)}"] if name == "model" and "/" in value else [argument]
-
-
-def _quoted(value: str) -> str:
-    """As Hydra reads any text back."""
-    escaped = value.replace("\\", r"\\").replace("'", r"\'")
-    return f"'{escaped}'"
 
 
 def _check_command_line(arguments: Sequence[str]) -> list[RunSettings]:

@@ -25,7 +25,7 @@ from swarmlab.health.capacity import QUANTS
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.sim.settings import ScaleSettings, SimSettings, check_scale
 from swarmlab.sim.settings import check as check_sim
-from swarmlab.swarm.cluster import ClusterSettings
+from swarmlab.swarm.cluster import ClusterSettings, check_files_reach
 from swarmlab.swarm.cluster import check as check_cluster
 from swarmlab.swarm.network import NetworkSettings
 from swarmlab.swarm.network import check as check_network
@@ -53,8 +53,17 @@ ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), R
 ARMS_OF |= {"report_389": PLACEMENT_ARMS, "scale": PLACEMENT_ARMS}
 ARMS_OF |= dict.fromkeys(("appendix_e", "churn"), (*PLACEMENT_ARMS, "oracle"))
 
+# Experiments that place files beside their servers.
+STEERED = ("failure_rates", "rebalance", "rebalance_under_load", "sim_vs_real")
+
+WITHOUT_SCENARIOS = ("failover_soak", "failure_rates", "recovery_speed", "record_dht", "scale")
+
 DTYPES = ("float32", "float16", "bfloat16")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+NAME_VALUE = (
+    "name=value, quoted for the shell where it has brackets or blanks, as in 'arms=[petals,swarmlab]'"
+)
 
 # What a field of each type takes, for whoever gave it something else.
 WORDS: dict[Any, str] = {
@@ -242,6 +251,7 @@ def load(overrides: Sequence[str], *, elsewhere: bool = False) -> tuple[RunSetti
     :raises BadInput: if they cannot work, with one line that says what to change
     """
     register()
+    overrides = spelled_out(overrides)
     _check_choices(overrides)
     try:
         with initialize_config_dir(str(CONFIGS), version_base="1.3"):
@@ -249,6 +259,22 @@ def load(overrides: Sequence[str], *, elsewhere: bool = False) -> tuple[RunSetti
     except (HydraException, OmegaConfBaseException) as error:
         raise _bad_input(error, overrides) from error
     return from_config(config, elsewhere=elsewhere)
+
+
+def spelled_out(overrides: Sequence[str]) -> list[str]:
+    """``model=FOLDER`` in the words of the config: it has a slash, and no name of a model has one."""
+    return [part for override in overrides for part in _spelled_out(override)]
+
+
+def _spelled_out(override: str) -> list[str]:
+    name, _, value = override.partition("=")
+    return ["model=path", f"model.path={quoted(value)}"] if name == "model" and "/" in value else [override]
+
+
+def quoted(value: str) -> str:
+    """As Hydra reads any text back."""
+    escaped = value.replace("\\", r"\\").replace("'", r"\'")
+    return f"'{escaped}'"
 
 
 def combinations(overrides: Sequence[str]) -> Iterator[list[str]]:
@@ -298,15 +324,20 @@ def _options(group: str) -> list[str]:
 
 
 def _check_choices(overrides: Sequence[str]) -> None:
-    """Refuse files that configs/ does not have, before Hydra looks for them."""
+    """Refuse files that configs/ does not have, and settings without a name, before Hydra looks for them."""
     groups = {path.name for path in CONFIGS.iterdir() if path.is_dir()}
     for override in overrides:
         name, _, value = override.partition("=")
         group = name.lstrip("+")
+        if not group.lstrip("~").strip():
+            raise BadInput("command line", override, NAME_VALUE)
         if group in groups and value not in _options(group):
             raise BadInput(name, value or None, ", ".join(_options(group)))
         if name == "exp":
             raise BadInput("exp", value, f"+exp={value}, with a plus")
+    named = [one.partition("=")[2] for one in overrides if one.startswith("+exp=")]
+    if len(named) > 1:
+        raise BadInput("+exp", " ".join(named), "one experiment at a time")
 
 
 def _check_folders(settings: RunSettings) -> None:
@@ -319,12 +350,8 @@ def _check(settings: RunSettings, *, elsewhere: bool) -> None:
     if settings.experiment not in ARMS_OF:
         raise BadInput("experiment", settings.experiment, ", ".join(ARMS_OF))
     _check_names("arms", settings.arms, ARMS_OF[settings.experiment])
-    if not isinstance(settings.scenarios, str):
-        _check_names("scenarios", settings.scenarios)
-    if settings.model.name == "path" and settings.model.path is None:
-        raise BadInput("model.path", None, "model=FOLDER, or model=path model.path=FOLDER")
-    if settings.model.quant not in QUANTS:
-        raise BadInput("model.quant", settings.model.quant, ", ".join(QUANTS))
+    _check_scenarios(settings)
+    _check_model(settings.model)
     _check_folders(settings)
     if settings.floor_repeats < 0:
         raise BadInput("floor_repeats", settings.floor_repeats, "0 or more")
@@ -349,12 +376,35 @@ def _check(settings: RunSettings, *, elsewhere: bool) -> None:
     check_sim(settings.sim)
     check_scale(settings.scale)
     check_rebalance(settings.rebalance)
-    check_cluster(settings.cluster, settings.swarm.device)
+    _check_cluster(settings)
     check_network(settings.network)
     _check_swarm(settings.swarm, here=settings.cluster.kind == "local" and not elsewhere)
     _check_soak(settings.soak)
     check_grid(settings.rates)
     check_speed(settings.speed)
+
+
+def _check_cluster(settings: RunSettings) -> None:
+    check_cluster(settings.cluster, settings.swarm.device)
+    if settings.experiment in STEERED and settings.rebalance.run_dir is None:
+        check_files_reach(settings.cluster, settings.experiment)
+
+
+def _check_scenarios(settings: RunSettings) -> None:
+    """Which there are, their experiment says."""
+    if settings.experiment in WITHOUT_SCENARIOS and settings.scenarios != "default":
+        raise BadInput("scenarios", settings.scenarios, f"nothing: {settings.experiment} has none to choose")
+    if not isinstance(settings.scenarios, str):
+        _check_names("scenarios", settings.scenarios)
+
+
+def _check_model(model: ModelSettings) -> None:
+    if not model.name.strip():
+        raise BadInput("model.name", model.name, f"one of {', '.join(_options('model'))}")
+    if model.name == "path" and model.path is None:
+        raise BadInput("model.path", None, "model=FOLDER, or model=path model.path=FOLDER")
+    if model.quant not in QUANTS:
+        raise BadInput("model.quant", model.quant, ", ".join(QUANTS))
 
 
 def _check_soak(soak: SoakSettings) -> None:
@@ -458,14 +508,14 @@ def _bad_input(error: Exception, overrides: Sequence[str]) -> BadInput:
     key = next((one.full_key for one in chain if isinstance(one, OmegaConfBaseException)), None)
     if key:
         given = [one.partition("=") for one in overrides]
-        value = next((value for name, _, value in given if name.lstrip("+~") == key), None)
+        value = next((value for name, _, value in reversed(given) if name.lstrip("+~") == key), None)
         return BadInput(key, value, _takes(key))
     parsing = next((one for one in chain if isinstance(one, OverrideParseException)), None)
     if parsing is not None:
-        allowed = (
-            "name=value, quoted for the shell where it has brackets or blanks, as in 'arms=[petals,swarmlab]'"
-        )
-        return BadInput("command line", parsing.override, allowed)
+        return BadInput("command line", parsing.override, NAME_VALUE)
+    several = re.search(r"Ambiguous value for argument '([^=']+)=(.*)'", str(error))
+    if several:
+        return BadInput(several[1].lstrip("+~"), several[2], "one value; several make a run each, with -m")
     return BadInput("command line", " ".join(overrides), _first_lines(error))
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live as Screen
 
-from swarmlab.analysis.announced import model_meant
+from swarmlab.analysis.announced import check_peers, model_meant
 from swarmlab.analysis.live import KINDS, Frame, Live, frame_of_view
 from swarmlab.analysis.live_view import render
-from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.errors import Arguments, BadInput, SwarmFailed, refuse
 from swarmlab.record.follow import Follower
 from swarmlab.record.load import DamagedRun, load_run
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 Look = Callable[[], tuple[Frame, bool]]  # what is to be shown, and whether nothing will change any more
@@ -52,12 +52,16 @@ def of_swarm(peers: Sequence[str], prefix: str | None, n_blocks: int | None) -> 
 
     :param prefix: of the model's keys; None means the only model that is announced
     :param n_blocks: None means what is announced for it
-    :raises BadInput: if it is not clear which model is meant
-    :raises SwarmFailed: if nobody can be reached
+    :raises BadInput: if an address is none, nobody answers there, or it is not clear which model is meant
     """
+    check_peers(peers, "PEER")
     from swarmlab.bridge.dht_reader import reading  # noqa: PLC0415  seconds, for those who need it
 
-    with reading(peers) as reader:
+    with ExitStack() as stack:
+        try:
+            reader = stack.enter_context(reading(peers))
+        except SwarmFailed as error:  # whatever libp2p's daemon has to say of it
+            raise BadInput("PEER", " ".join(peers), "addresses at which a running swarm answers") from error
         name, blocks = _model(reader.models, prefix, n_blocks)
 
         def look() -> tuple[Frame, bool]:
@@ -76,7 +80,7 @@ def _model(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.watch",
         description="Show a swarm live: blocks as a strip by throughput, servers, moves, faults. Of a run, from its "
         "history; of any private petals swarm, from its DHT, without taking part in it.",
@@ -93,18 +97,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         with _source(options) as look:
-            _show(look, Console(), every_s=max(options.every, 0.1), once=options.once)
-    except (BadInput, DamagedRun, SwarmFailed) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1 if isinstance(error, SwarmFailed) else 2
+            _show(look, Console(), every_s=options.every, once=options.once)
+    except (BadInput, DamagedRun) as error:
+        return refuse(error)
     except KeyboardInterrupt:
         pass  # that is how one stops watching
     return 0
 
 
 def _source(options: argparse.Namespace) -> AbstractContextManager[Look]:
+    if not 0 < options.every < float("inf"):
+        raise BadInput("--every", options.every, "seconds, above 0")
+    if options.blocks is not None and options.blocks < 1:
+        raise BadInput("--blocks", options.blocks, "1 or more")
     first = options.source[0]
-    if first.startswith("/") and "/p2p/" in first:
+    if "/p2p/" in first or first.startswith(("/ip4/", "/ip6/", "/dns")):
         return of_swarm(options.source, options.dht_prefix, options.blocks)
     if len(options.source) > 1:
         raise BadInput("source", " ".join(options.source), "one run folder, or addresses of peers with /p2p/")

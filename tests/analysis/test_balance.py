@@ -198,6 +198,13 @@ def test_swarms_of_different_sizes_have_scales_of_their_own(history):
     assert complete.get_shared_y_axes().joined(complete, lapses)
     assert not shared.joined(few, complete)
     assert few.get_position().y0 > complete.get_position().y0, "two rows of two"
+    titles = [axes.get_title(loc="left") for axes in (few, few_lapses, complete, lapses)]
+    assert [title.partition(",")[0] for title in titles] == [
+        "20 servers",
+        "20 servers",
+        "60 servers",
+        "60 servers",
+    ]
 
 
 def ydata(line):

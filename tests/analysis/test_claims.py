@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmlab.analysis.claims import Number, evaluate, parse_claims
+from swarmlab.analysis.claims import Number, evaluate, makes, overrides_of, parse_claims
 from swarmlab.analysis.claims_tables import NOT_THERE, claims_table, command_of, numbers_table, runs_table
 from swarmlab.errors import BadInput
 
@@ -37,9 +37,16 @@ def test_one_run_of_one_scenario_says_that_it_has_no_spread():
 
 
 def test_an_interval_that_the_run_states_is_shown():
-    stated = {"share_mean": 0.5, "share_low": 0.4, "share_high": 0.6, "other": 0.5, "other_low": 0.1}
+    stated = {
+        "share_mean": 0.5,
+        "share_low": 0.4,
+        "share_high": 0.6,
+        "other": 0.5,
+        "other_low": 0.1,
+        "repeats": 7,
+    }
     runs = [run(a={"swarmlab": stated})]
-    for name, words in (("share_mean", "0.5 [0.4, 0.6]"), ("other", "0.5 (n = 1)")):
+    for name, words in (("share_mean", "0.5 [0.4, 0.6] (n = 7)"), ("other", "0.5 (n = 1)")):
         assert evaluate(Number("", f"scenarios / a / swarmlab / {name}"), runs).ours == words
 
 
@@ -55,7 +62,71 @@ def test_several_runs_give_a_median_with_its_interval_and_a_paired_ratio():
     cells = evaluate(Number("", OURS, against=THEIRS), runs)
     assert cells.ours.startswith("3 [")
     assert cells.other.startswith("petals: 30 [")
-    assert cells.ratio == "0.1 [0.1, 0.1] of petals"
+    assert cells.ours.endswith("] (n = 5)")
+    assert cells.ratio == "0.1 [0.1, 0.1] (n = 5) of petals"
+    assert cells.run_ids == ("run1", "run2", "run3", "run4", "run5")
+
+
+def test_repeats_of_a_scenario_do_not_pass_for_more_scenarios():
+    """Ten runs of two scenarios are no twenty independent numbers: the interval is over the two."""
+    runs = [run(f"run{i}", a=scenario(1.0, 2.0), b=scenario(3.0, 30.0)) for i in range(10)]
+    cells = evaluate(Number("", OURS, against=THEIRS), runs)
+    assert cells.ours == "2 [1, 3] (n = 2 scenarios in 10 runs)"
+    assert cells.ratio == "0.12 [0.1, 0.5] (n = 2) of petals"
+
+
+def test_a_repeat_of_some_arms_or_scenarios_counts_where_it_has_numbers():
+    info, summary = run("run2", a={"swarmlab": {"seconds": 3.0, "outcome": "wrong"}})
+    part = ({**info, "arms": ["swarmlab"], "scenarios": ["a"]}, summary)
+    runs = [run("run1", a=scenario(1.0, 2.0), b=scenario(5.0, 5.0)), part]
+    one = evaluate(
+        Number("", "scenarios / a / swarmlab / seconds", against="scenarios / a / petals / seconds"), runs
+    )
+    assert (one.other, one.ours) == ("petals: 2 (n = 1)", "2 [1, 3] (n = 2)")
+    assert one.ratio == "0.5 (n = 1) of petals"
+    assert evaluate(Number("", "scenarios / b / swarmlab / seconds"), runs).run_ids == ("run1",)
+    counted = evaluate(Number("", "scenarios / * / swarmlab / outcome", counts="identical"), runs)
+    assert counted.ours == "2 of 3 in 2 runs"
+
+
+def test_a_repeat_that_lacks_what_it_was_asked_for_is_not_passed_over():
+    info, _ = run("run2")
+    lost = ({**info, "arms": ["petals", "swarmlab"], "scenarios": ["a"]}, {"arms": {}, "scenarios": {}})
+    with pytest.raises(BadInput, match="a place in the summary of run2"):
+        evaluate(Number("", "scenarios / a / swarmlab / seconds"), [run("run1", a=scenario(1.0)), lost])
+
+
+@pytest.mark.parametrize(
+    ("command", "overrides", "same"),
+    [
+        ("make run", ["+exp=failover"], True),
+        ("make run", ["+exp=failover", "model=tiny_llama", "seed=7"], True),
+        ("make run", ["+exp=failover", "scenarios=[kill_last]"], False),
+        ("make models && make run MODEL=smollm2", ["+exp=failover", "model=smollm2"], True),
+        ("make run MODEL=smollm2", ["+exp=failover"], False),
+        ("make run EXP=failover_soak ARGS=minutes=3", ["+exp=failover_soak", "minutes=30"], False),
+        (
+            "make run ARGS=\"scenarios=all 'arms=[a,b]'\"",
+            ["arms=[a,b]", "+exp=failover", "scenarios=all"],
+            True,
+        ),
+    ],
+)
+def test_a_command_makes_a_run_that_was_asked_for_alike_up_to_the_seed(command, overrides, same):
+    assert makes(command, overrides) is same
+
+
+@pytest.mark.parametrize("command", ["make test", "make run now", "make run EXPERIMENT=x", ""])
+def test_a_command_that_runs_nothing_is_bad_input(command):
+    with pytest.raises(BadInput, match="make run"):
+        overrides_of(command)
+
+
+def test_a_row_names_the_command_of_its_run_where_the_claims_is_another():
+    claims = parse_claims([{**CLAIM, "numbers": [{"what": "it", "ours": OURS}]}], "x")
+    assert "`python -m swarmlab.run +exp=failover 'arms=[petals,swarmlab]'`" in numbers_table(
+        claims, {"failover": [run(a=scenario(1.0))]}
+    )
 
 
 def test_a_number_of_the_paper_is_set_beside_ours_as_a_ratio():
@@ -65,7 +136,7 @@ def test_a_number_of_the_paper_is_set_beside_ours_as_a_ratio():
 
 def test_what_never_came_is_told_and_does_not_count_as_a_number():
     runs = [run(a=scenario(1.0), b=scenario(1.0), c=scenario(None))]
-    assert evaluate(Number("", OURS), runs).ours == "1 [1, 1], never in 1"
+    assert evaluate(Number("", OURS), runs).ours == "1 [1, 1] (n = 2), never in 1"
     assert evaluate(Number("", THEIRS), runs).ours == "never"
 
 
@@ -84,7 +155,7 @@ def test_words_are_shown_with_how_often_they_came():
 
 def test_a_zero_count_comes_with_its_bound():
     number = Number("", "arms / swarmlab / wrong", of="arms / swarmlab / tokens")
-    assert evaluate(number, [run("a"), run("b")]).ours == "0 of 2,000 (95 %: below 0.0015)"
+    assert evaluate(number, [run("a"), run("b")]).ours == "0 of 2,000 in 2 runs (95 %: below 0.0015)"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +184,8 @@ def test_a_claim_that_lacks_something_is_bad_input(raw):
 
 
 def test_a_cell_does_not_break_the_table():
-    assert "It \\| works" in claims_table(parse_claims([CLAIM], "x"))
+    table = claims_table(parse_claims([CLAIM], "x"), {"failover": "real"})
+    assert "| It \\| works | real | `make run` |" in table
 
 
 def test_every_run_is_listed_with_its_command_commit_seed_and_host():

@@ -5,7 +5,8 @@ import pytest
 
 from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.plots.failover import failover_figure
-from swarmlab.analysis.plots.repeats import repeats_figure
+from swarmlab.analysis.plots.look import provenance
+from swarmlab.analysis.plots.repeats import arms_panels, repeats_figure, scenario_panels
 from swarmlab.analysis.style import ARM_STYLES, style_of
 from tests.analysis.histories import AT_TOKEN, History, default_run
 
@@ -103,8 +104,12 @@ def repeats(*values):
     return [({**INFO, "id": f"run{n}", "seed": n}, {"scenarios": one}) for n, one in enumerate(scenarios)]
 
 
+def of_scenarios(runs, **more):
+    return repeats_figure(runs, scenario_panels(runs, "s"), "title", words="seconds", **more)
+
+
 def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
-    figure = repeats_figure(repeats(1.0, 2.0, 3.0), "s", "seconds", "title", log=True)
+    figure = of_scenarios(repeats(1.0, 2.0, 3.0), log=True)
     assert figure is not None
     (axes,) = figure.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["petals", "swarmlab"]
@@ -120,15 +125,66 @@ def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
 
 def test_what_was_not_repeated_is_left_out():
     other = ({**INFO, "id": "other"}, {"scenarios": {"another": {"swarmlab": {"s": 1.0}}}})
-    assert repeats_figure([*repeats(1.0), other], "s", "seconds", "title") is None
-    figure = repeats_figure([*repeats(1.0, 2.0), other], "s", "seconds", "title")
+    assert of_scenarios([*repeats(1.0), other]) is None
+    figure = of_scenarios([*repeats(1.0, 2.0), other])
     assert figure is not None
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["kill"]
     assert "never in 1" not in words(figure.axes[0])
 
 
+def arms_of(number, arms, scenarios=("kill",)):
+    info = {**INFO, "id": f"run{number}", "seed": number, "scenarios": list(scenarios)}
+    return info, {"arms": arms, "scenarios": {}}
+
+
+def test_a_repeat_of_some_arms_counts_for_those_and_the_labels_say_n():
+    runs = [arms_of(0, {"petals": {"s": 1.0}, "pinned": {"s": 2.0}, "swarmlab": {"s": 3.0}})]
+    runs += [arms_of(number, {"petals": {"s": 1.5}, "swarmlab": {"s": 3.5}}) for number in (1, 2)]
+    figure = repeats_figure(runs, arms_panels(runs, {"s": "seconds"}), "title")
+    assert figure is not None
+    (axes,) = figure.axes
+    labels = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert labels == ["petals (n = 3)", "pinned (n = 1)", "swarmlab (n = 3)"]
+    assert axes.get_xlabel() == "seconds"
+
+
+def test_what_arms_come_to_over_other_scenarios_is_no_repeat():
+    runs = [arms_of(0, {"petals": {"s": 1.0}}), arms_of(1, {"petals": {"s": 9.0}}, ["kill", "hang"])]
+    assert repeats_figure(runs, arms_panels(runs, {"s": "seconds"}), "title") is None
+
+
+def test_nothing_but_zeros_gets_an_axis_from_zero():
+    runs = [arms_of(number, {"petals": {"s": 0.0}}) for number in (0, 1)]
+    figure = repeats_figure(runs, arms_panels(runs, {"s": "seconds"}), "title")
+    assert figure is not None
+    low, high = figure.axes[0].get_xlim()
+    assert -0.1 < low <= 0
+    assert high >= 1
+
+
+def test_a_figure_of_some_scenarios_says_so():
+    evidence = default_run().evidence()
+    scenarios = summarise(measure(evidence))["scenarios"]
+    few = {"kill_last": scenarios["kill_last"]}
+    texts = [
+        failover_figure(evidence, few, INFO, of_scenarios=count).texts[-1].get_text().replace("\n", " ")
+        for count in (len(scenarios), 1)
+    ]
+    assert texts[0].startswith(
+        f"1 of the run's {len(scenarios)} scenarios; all are in the matrix of outcomes."
+    )
+    assert texts[1].startswith("n = ")
+
+
+def test_a_figure_of_one_of_several_published_runs_says_so():
+    assert provenance({**INFO, "published_runs": 5}).endswith(
+        f"run {INFO['id']}, one of 5 that are published."
+    )
+    assert provenance(INFO).endswith(f"run {INFO['id']}.")
+
+
 def test_a_single_number_is_hollow_and_has_no_spread():
-    figure = repeats_figure(repeats(1.0, None), "s", "seconds", "title")
+    figure = of_scenarios(repeats(1.0, None))
     assert figure is not None
     (axes,) = figure.axes
     (marker,) = [line for line in axes.get_lines() if line.get_marker() == style_of("swarmlab").marker]

@@ -124,6 +124,29 @@ def test_figures_and_tables_name_every_arm_and_mark_a_no_op():
     assert moves_table(summary).row_count == load_table(summary).row_count == 10
 
 
+@pytest.mark.parametrize("names", [["gap"], ["records_lost", "wide_joins"]])
+def test_the_figure_of_costs_names_the_scenarios_that_were_run(names):
+    story = Story()
+    for arm in ("petals", "swarmlab"):
+        for name in names:
+            story.scenario(arm, name)
+    arms, scenarios = measure(story.rows)
+    summary = {"arms": arms, "scenarios": scenarios}
+    figure = rebalance_figures(story.rows, summary, {**INFO, "scenarios": names})["cost"]
+    loaded, out = figure.axes
+    assert {axes.get_title(loc="left").partition("\n")[0] for axes in (loaded, out)} == {
+        ", ".join(name.replace("_", " ") for name in names)
+    }
+    assert all(axes.get_xlim()[0] == 0.0 for axes in (loaded, out)), "nobody moved: no axis around 0"
+
+
+def test_the_slow_disk_is_titled_by_what_moved():
+    story = Story().scenario("petals", "slow_disk").move((0, 16), (4, 20), out_s=101.0)
+    arms, scenarios = measure(story.rows)
+    figure = rebalance_figures(story.rows, {"arms": arms, "scenarios": scenarios}, INFO)[""]
+    assert figure.axes[0].get_title(loc="left") == "slow disk: 16 blocks move by 4"
+
+
 def test_a_run_of_the_slow_disk_alone_has_one_figure():
     story = Story().scenario("petals", "slow_disk").move((0, 20), (2, 22), out_s=101.0)
     story.scenario("swarmlab", "slow_disk").move((0, 20), (2, 22), out_s=0.1, kept=True)

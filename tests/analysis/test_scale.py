@@ -60,4 +60,5 @@ def test_the_figure_shows_each_size_as_a_day():
     line = next(line for line in left.get_lines() if np.size(line.get_xdata()) == 2)
     assert np.array_equal(line.get_xdata(), [100, 1000])
     assert np.array_equal(line.get_ydata(), [24.0, 240.0])
-    assert left.get_xscale() == right.get_yscale() == "log"
+    assert left.get_xscale() == left.get_yscale() == right.get_xscale() == "log"
+    assert right.get_ylim()[0] == 0.0, "memory differs by less than a factor of two"

@@ -99,6 +99,11 @@ def test_figure_and_table_show_both_worlds():
     rows = worlds()
     arms = sim_vs_real.by_arm(rows)
     figure = agreement_figure(rows, arms, INFO)
-    assert {line.get_label() for line in figure.axes[0].get_lines()} == {"real", "mean"}
+    assert len(figure.axes[0].get_lines()) == 2, "real, and the mean of the simulations"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "real (in the arm's colour)", "simulated, mean", "simulated, least to most",
+    ]  # fmt: skip
+    assert not any(axes.get_legend() for axes in figure.axes), "no legend lies on the data"
     assert "n = 2 seeds" in figure.texts[-1].get_text().replace("\n", " ")
     assert agreement_table(arms).row_count == 4

@@ -82,7 +82,7 @@ def test_no_trials_bound_nothing():
 
 @pytest.mark.parametrize(
     ("got", "words"),
-    [(Estimate(1.234, 1.0, 2.0, 5), "1.23 [1, 2]"), (Estimate(1.234, None, None, 1), "1.23 (n = 1)")],
+    [(Estimate(1.234, 1.0, 2.0, 5), "1.23 [1, 2] (n = 5)"), (Estimate(1.234, None, None, 1), "1.23 (n = 1)")],
 )
 def test_words_never_leave_the_spread_out(got, words):
     assert got.words() == words

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 import pytest
 
 from swarmlab import settings
+from swarmlab.analysis.claims import DEFAULT_EXP, DEFAULT_MODEL, overrides_of
 from swarmlab.errors import BadInput
 from swarmlab.judges.claims import BEGIN, END, ROOT, documents, read_claims
 from swarmlab.judges.expected import read_expected
 
 CLAIMS = read_claims()
 COMMANDS = sorted({one.command for one in CLAIMS})
-
-
-def overrides_of(command: str) -> list[str]:
-    """What a row's command gives to ``python -m swarmlab.run``, as the Makefile puts it together."""
-    words = shlex.split(command.rpartition("&&")[2])
-    assert words[:2] == ["make", "run"], command
-    given = dict(word.split("=", 1) for word in words[2:])
-    return [f"+exp={given.pop('EXP', 'failover')}", f"model={given.pop('MODEL', 'tiny_llama')}",
-            *shlex.split(given.pop("ARGS", "")), *given]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -37,8 +28,10 @@ def test_a_command_that_is_none_would_be_noticed():
 
 
 def test_the_makefile_runs_what_is_checked_here():
-    recipe = re.search(r"^run:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^run:.*\n\t(.*)$", text, re.MULTILINE)
     assert recipe
+    assert f"EXP ?= {DEFAULT_EXP}\nMODEL ?= {DEFAULT_MODEL}\nARGS ?=\n" in text
     assert recipe[1].endswith("-m swarmlab.run +exp=$(EXP) model=$(MODEL) $(ARGS)")
 
 

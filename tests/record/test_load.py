@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -67,8 +68,17 @@ def test_tables_hold_the_same_rows_when_the_raw_history_is_gone(run_dir):
         {name: row.get(name) for name in [*KINDS["steps"], "t", "arm", "new"]} for row in run.history("steps")
     ]
     assert [path.name for path in write_tables(run)] == ["steps.parquet"]
-    (run_dir.path / "history" / "steps.jsonl").unlink()
+    shutil.rmtree(run_dir.path / "history")
     assert run.history("steps") == before
+
+
+def test_a_file_of_a_raw_history_that_was_removed_is_damage(run_dir):
+    """Its table would pass for the record, but nobody can say what was recorded."""
+    run = fill(run_dir)
+    write_tables(run)
+    (run_dir.path / "history" / "steps.jsonl").unlink()
+    with pytest.raises(DamagedRun, match=r"history/steps\.jsonl was removed"):
+        run.history("steps")
 
 
 def test_a_column_of_mixed_types_becomes_text_in_the_table(run_dir):
@@ -76,7 +86,7 @@ def test_a_column_of_mixed_types_becomes_text_in_the_table(run_dir):
         run_dir.history.write("faults", "petals", detail=detail)
     run = load_run(run_dir.path)
     write_tables(run)
-    (run_dir.path / "history" / "faults.jsonl").unlink()
+    shutil.rmtree(run_dir.path / "history")
     assert [row["detail"] for row in run.history("faults")] == ['"gone"', '{"pid": 1}', "3", None]
 
 

@@ -10,7 +10,7 @@ from swarmlab.scenarios.record_dht import Pseudonyms, build_record_dht
 from swarmlab.settings import load
 from swarmlab.types import ServerRecord, Span, SwarmView
 
-PEERS = "initial_peers=[/ip4/127.0.0.1/tcp/9/p2p/Qm]"
+PEERS = "initial_peers=[/ip4/127.0.0.1/tcp/9/p2p/QmQ9QNpJiEBjFn5W5k1ppxdihBwZuvWMRhApwDEWSovXix]"
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ PEERS = "initial_peers=[/ip4/127.0.0.1/tcp/9/p2p/Qm]"
     [
         ([], "initial_peers"),
         (["initial_peers=[127.0.0.1]"], "initial_peers"),
+        (["initial_peers=[/ip4/127.0.0.1/tcp/9/p2p/Qm]"], "initial_peers"),
         ([PEERS, "recorder.every_s=0"], r"recorder\.every_s"),
     ],
 )

@@ -34,5 +34,5 @@ def test_a_peer_that_is_not_there_is_an_error_in_one_line(capsys):
     nobody = "/ip4/127.0.0.1/tcp/9/p2p/QmQ9QNpJiEBjFn5W5k1ppxdihBwZuvWMRhApwDEWSovXix"
     with pytest.raises(SwarmFailed), reading([nobody]):
         pass
-    assert watch.main([nobody, "--once"]) == 1
+    assert watch.main([nobody, "--once"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

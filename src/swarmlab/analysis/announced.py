@@ -1,13 +1,45 @@
-"""Which model of those announced in a swarm's DHT is meant."""
+"""How a running swarm is named: the addresses of its peers, and which model of those announced in its DHT is meant."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+# /ip4/127.0.0.1/tcp/31337/p2p/Qm...; ids are base58: a SHA-256 as a multihash, or an Ed25519 key
+PEER = re.compile(
+    r"/(?P<kind>ip4|ip6|dns|dns4|dns6)/(?P<host>[^/]+)/(tcp|udp)/(?P<port>\d{1,5})(/[a-z0-9-]+)*"
+    r"/p2p/(Qm[1-9A-HJ-NP-Za-km-z]{44}|12D3KooW[1-9A-HJ-NP-Za-km-z]{44})"
+)
+
+
+def check_peers(peers: Sequence[str], field: str) -> None:
+    """
+    :param field: how whoever gave them names them, for the error
+    :raises BadInput: if one is no address of a peer
+    """
+    for peer in peers:
+        found = PEER.fullmatch(peer)
+        if not found or not _sound(found):
+            raise BadInput(
+                field, peer, "addresses of peers, as in /ip4/127.0.0.1/tcp/31337/p2p/Qm... (46 letters)"
+            )
+
+
+def _sound(found: re.Match[str]) -> bool:
+    if not 0 < int(found["port"]) < 2**16:
+        return False
+    try:
+        return "ip" not in found["kind"] or ipaddress.ip_address(found["host"]).version == int(
+            found["kind"][-1]
+        )
+    except ValueError:
+        return False
 
 
 def model_meant(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from swarmlab.analysis.stats import Estimate, estimate, paired_ratio, zero_count_bound
+from swarmlab.analysis.stats import Estimate, estimate, median, paired_ratio, zero_count_bound
 from swarmlab.errors import BadInput
 
 Runs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]  # run.json and summary.json of each
 Found = dict[tuple[str, ...], Any]  # run id and place in the summary, to the value there
 SEPARATOR, ANY = " / ", "*"
+DEFAULT_EXP, DEFAULT_MODEL = "failover", "tiny_llama"  # of the Makefile
 MISSING = "-"
 
 
@@ -28,7 +30,7 @@ class Number:
     :param counts: count the places with this value
     :param of: path of the total that ``ours`` is a part of
     :param form: how numbers are written
-    :param exact: nothing is random, or the ratio of two arms has no interval of its own: none is missed
+    :param exact: nothing is random, or the ratio of two arms has no interval of its own: a single one misses none
     """
 
     what: str
@@ -66,12 +68,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Cells:
-    """What a number comes to, in words."""
+    """What a number comes to, in words.
+
+    :param run_ids: of the runs that have it, in the order in which they are published
+    """
 
     paper: str
     other: str
     ours: str
     ratio: str
+    run_ids: tuple[str, ...] = ()
 
 
 def parse_claims(raw: Any, source: str) -> list[Claim]:
@@ -90,22 +96,83 @@ def parse_claims(raw: Any, source: str) -> list[Claim]:
         raise BadInput(source, str(error), f"a list of claims with {known}") from error
 
 
+def overrides_of(command: str) -> list[str]:
+    """What a claim's command gives to ``python -m swarmlab.run``, as the Makefile puts it together.
+
+    :raises BadInput: if it is no ``make run``
+    """
+    words = shlex.split(command.rpartition("&&")[2])
+    given = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+    if (
+        words[:2] != ["make", "run"]
+        or len(given) != len(words) - 2
+        or not given.keys() <= {"EXP", "MODEL", "ARGS"}
+    ):
+        raise BadInput("claims", command, "make run, with EXP=, MODEL= and ARGS=")
+    return [
+        f"+exp={given.get('EXP', DEFAULT_EXP)}", f"model={given.get('MODEL', DEFAULT_MODEL)}",
+        *shlex.split(given.get("ARGS", "")),
+    ]  # fmt: skip
+
+
+def experiment_of(command: str) -> str:
+    """What a claim's command runs.
+
+    :raises BadInput: as :func:`overrides_of`
+    """
+    return overrides_of(command)[0].removeprefix("+exp=")
+
+
+def makes(command: str, overrides: Sequence[str]) -> bool:
+    """Whether a claim's command asks for the same as these overrides, up to the seed, which makes a repeat."""
+    return _asked_for(overrides_of(command)) == _asked_for(overrides)
+
+
+def _asked_for(overrides: Sequence[str]) -> set[str]:
+    said_anyway = {f"model={DEFAULT_MODEL}"}
+    return {one for one in overrides if not one.startswith("seed=")} - said_anyway
+
+
 def _stripped(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.strip() if isinstance(value, str) else value for name, value in raw.items()}
 
 
 def values_at(runs: Runs, path: str) -> Found:
-    """The values at a path, in every run.
+    """The values at a path, in every run that set out to measure them: a repeat may be of some arms or scenarios.
 
-    :raises BadInput: if a run has nothing there
+    :raises BadInput: if no run has anything there, or one lacks what it was asked for
     """
     found: Found = {}
+    lacking: list[str] = []
     for info, summary in runs:
+        if not path.startswith("scenarios") and not over_the_same_scenarios(runs[0][0], info):
+            continue  # what an arm comes to over other scenarios is another number
         here = _walk(summary, tuple(path.split(SEPARATOR)), (str(info["id"]),))
-        if not here:
+        if not here and was_asked_for(info, path):
             raise BadInput("claims", path, f"a place in the summary of {info['id']}")
+        lacking += [] if here else [str(info["id"])]
         found.update(here)
+    if not found:
+        raise BadInput("claims", path, f"a place in the summary of {', '.join(lacking)}")
     return found
+
+
+def over_the_same_scenarios(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether what an arm comes to over all scenarios means the same in two runs.
+
+    :param first: ``run.json``, as ``other``
+    """
+    return set(first.get("scenarios") or ()) == set(other.get("scenarios") or ())
+
+
+def was_asked_for(info: Mapping[str, Any], path: str) -> bool:
+    """Whether the arm and the scenario of a path are among those of the run."""
+    section, *names, _ = path.split(SEPARATOR)
+    kinds = ("scenarios", "arms") if section == "scenarios" else ("arms",)
+    return all(
+        name == ANY or info.get(kind) is None or name in info[kind]
+        for kind, name in zip(kinds, names, strict=False)
+    )
 
 
 def _walk(node: Any, path: tuple[str, ...], so_far: tuple[str, ...]) -> Found:
@@ -125,6 +192,9 @@ def _walk(node: Any, path: tuple[str, ...], so_far: tuple[str, ...]) -> Found:
 def evaluate(number: Number, runs: Runs) -> Cells:
     """The number over all runs: with its interval, as a count, or as a word.
 
+    Repeats of one scenario are summed up first, by their median, so that an interval over scenarios is not made
+    narrow by repeats; an interval of a number of one scenario is over the runs.
+
     :raises BadInput: if a path leads nowhere
     """
     ours = values_at(runs, number.ours)
@@ -134,8 +204,9 @@ def evaluate(number: Number, runs: Runs) -> Cells:
         neither = {place for place in theirs if theirs[place] is None and ours.get(place) is None}
         ours, theirs = ({p: v for p, v in found.items() if p not in neither} for found in (ours, theirs))
     paper = MISSING if number.paper is None else f"{number.paper:{number.form}}"
+    run_ids = tuple(dict.fromkeys(place[0] for place in (*ours, *theirs)))
     if number.of is not None:
-        return Cells(paper, MISSING, _part(ours, values_at(runs, number.of)), MISSING)
+        return Cells(paper, MISSING, _part(ours, values_at(runs, number.of)), MISSING, run_ids)
     arm = number.arm(number.against) if number.against else ""
     shown = [
         _count(found, number.counts)
@@ -144,47 +215,79 @@ def evaluate(number: Number, runs: Runs) -> Cells:
         for found, path in ((theirs, number.against), (ours, number.ours))
     ]
     other = f"{arm}: {shown[0]}" if theirs else MISSING
-    return Cells(
-        paper, other, shown[1], MISSING if number.counts is not None else _ratios(ours, theirs, number, arm)
-    )
+    ratio = MISSING if number.counts is not None else _ratios(ours, theirs, number, arm)
+    return Cells(paper, other, shown[1], ratio, run_ids)
 
 
-def _spread(runs: Runs, path: str | None) -> tuple[float, float] | None:
-    """The interval that a single run states beside its number: ``<metric>_low`` and ``<metric>_high``."""
+def _spread(runs: Runs, path: str | None) -> Estimate | None:
+    """What a single run states beside its number: ``<metric>_low`` and ``<metric>_high``, and of how many repeats."""
     if path is None or len(runs) != 1 or ANY in path:
         return None
     for stem in (path, path.removesuffix("_mean")):
-        try:
-            low, high = (next(iter(values_at(runs, f"{stem}_{end}").values())) for end in ("low", "high"))
-        except BadInput:
-            continue
-        return None if low is None or high is None else (low, high)
+        low, high = (_beside(runs, f"{stem}_{end}") for end in ("low", "high"))
+        if low is not None and high is not None:
+            head = path.rpartition(SEPARATOR)[0]
+            counts = (_beside(runs, f"{head}{SEPARATOR}{name}") for name in ("repeats", "recoveries"))
+            return Estimate(0.0, low, high, next((int(count) for count in counts if count), 0))
     return None
 
 
-def _words(found: Found, number: Number, spread: tuple[float, float] | None) -> str:
+def _beside(runs: Runs, path: str) -> Any:
+    try:
+        return next(iter(values_at(runs, path).values()))
+    except BadInput:
+        return None
+
+
+def _by_place(found: Found) -> Found:
+    """Median over the runs of each place; of a single place, the values of the runs."""
+    places: dict[tuple[str, ...], list[Any]] = {}
+    for (_, *place), value in found.items():
+        places.setdefault(tuple(place), []).append(value)
+    return found if len(places) == 1 else {place: median(values) for place, values in places.items()}
+
+
+def _words(found: Found, number: Number, spread: Estimate | None) -> str:
     values = [value for value in found.values() if value is not None]
     if any(isinstance(value, (str, bool)) for value in values):
         counted = Counter(map(str, values)).most_common()
-        return counted[0][0] if len(counted) == 1 else ", ".join(f"{word} {n} times" for word, n in counted)
-    result = estimate(values)
+        if len(counted) == 1:
+            return counted[0][0] + _of_runs(found)
+        return ", ".join(f"{word} {n} times" for word, n in counted)
+    result = estimate(_by_place(found).values())
     if result is None:
         return "never"
-    missing = len(found) - len(values)
     if spread is not None:
-        return Estimate(result.value, *spread, result.n).words(number.form)
-    words = format(result.value, number.form) if number.exact else result.words(number.form)
+        result = replace(spread, value=result.value)
+    if number.exact and result.n == 1:
+        words = format(result.value, number.form)
+    else:
+        words = result.words(number.form).replace(f" (n = {result.n})", _n(found, result.n))
+    missing = len(found) - len(values)
     return words + (f", never in {missing}" if missing else "")
 
 
+def _n(found: Found, n: int) -> str:
+    """What n counts, where a number is over both scenarios and runs; nothing where nobody says."""
+    runs, places = len({place[0] for place in found}), len({place[1:] for place in found})
+    counted = f"{n} scenarios in {runs} runs" if runs > 1 and places > 1 else n
+    return f" (n = {counted})" if n else ""
+
+
+def _of_runs(found: Found) -> str:
+    runs = len({place[0] for place in found})
+    return f" in {runs} runs" if runs > 1 else ""
+
+
 def _count(found: Found, wanted: Any) -> str:
-    return f"{sum(value == wanted for value in found.values())} of {len(found)}"
+    return f"{sum(value == wanted for value in found.values())} of {len(found)}{_of_runs(found)}"
 
 
 def _part(found: Found, total: Found) -> str:
     part, whole = sum(found.values()), sum(total.values())
     bound = zero_count_bound(whole) if part == 0 else None
-    return f"{part:,} of {whole:,}" + (f" (95 %: below {bound:.2g})" if bound is not None else "")
+    words = f"{part:,} of {whole:,}{_of_runs(found)}"
+    return words + (f" (95 %: below {bound:.2g})" if bound is not None else "")
 
 
 def _numeric(found: Found) -> bool:
@@ -200,12 +303,18 @@ def _ratios(ours: Found, theirs: Found, number: Number, arm: str) -> str:
     found = []
     if number.paper and _numeric(ours):
         paper = number.paper
-        found.append((estimate(value / paper for value in ours.values() if value is not None), "the paper"))
+        values = _by_place(ours).values()
+        found.append((estimate(value / paper for value in values if value is not None), "the paper"))
     if _numeric(ours) and _numeric(theirs):
-        found.append((paired_ratio(ours, theirs, "median"), arm))
+        # a run that has only one of the two says nothing of the ratio
+        both = {place for place in ours if ours[place] is not None and theirs.get(place) is not None}
+        mine, other = (
+            _by_place({place: of[place] for place in of if place in both}) for of in (ours, theirs)
+        )
+        found.append((paired_ratio(mine, other, "median"), arm))
     form = ".2g"
     words = [
-        f"{format(ratio.value, form) if number.exact else ratio.words(form)} of {whose}"
+        f"{format(ratio.value, form) if number.exact and ratio.n == 1 else ratio.words(form)} of {whose}"
         for ratio, whose in found
         if ratio is not None
     ]

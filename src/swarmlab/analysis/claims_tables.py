@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from swarmlab.analysis.claims import MISSING, Cells, evaluate
+from swarmlab.analysis.claims import MISSING, Cells, evaluate, experiment_of, makes
 from swarmlab.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from swarmlab.analysis.claims import Claim, Number, Runs
 
 NOT_THERE = "not in this run"
 
 
-def claims_table(claims: Iterable[Claim]) -> str:
-    """Markdown for the README: what is claimed, and what it takes to see it."""
-    lines = ["| claim | command | expected | cost on 2 cores |", "|---|---|---|---|"]
+def claims_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
+    """Markdown for the README: what is claimed, in which world, and what it takes to see it.
+
+    :param worlds: of experiments: real or simulated
+    """
+    lines = ["| claim | world | command | expected | cost on 2 cores |", "|--" * 5 + "|"]
     lines += [
-        f"| {_cell(one.claim)} | `{one.command}` | {_cell(one.expected)} | {one.time}, {one.disk} |"
+        f"| {_cell(one.claim)} | {worlds.get(experiment_of(one.command), MISSING)} | `{one.command}` "
+        f"| {_cell(one.expected)} | {one.time}, {one.disk} |"
         for one in claims
     ]
     return "\n".join(lines)
@@ -43,6 +47,8 @@ def artifact_table(claims: Iterable[Claim]) -> str:
 def numbers_table(claims: Iterable[Claim], published: Mapping[str, Runs]) -> str:
     """Markdown: claim, world, paper, other arm, ours, ratio, run and command of every number.
 
+    The command is that of the run behind the number, in the claim's words where it is the same.
+
     :param claims: what no published run stands behind is left out
     :param published: name to the runs behind it
     """
@@ -51,9 +57,10 @@ def numbers_table(claims: Iterable[Claim], published: Mapping[str, Runs]) -> str
         runs = published.get(one.published or "", [])
         for number in one.numbers if runs else ():
             cells = _evaluate(number, runs)
+            command = one.command if makes(one.command, runs[0][0]["overrides"]) else command_of(runs[0][0])
             lines.append(
                 f"| {_cell(number.what)} | {runs[0][0]['world']} | {cells.paper} | {cells.other} | {cells.ours} "
-                f"| {cells.ratio} | {runs[0][0]['id']}{_more(runs)} | `{one.command}` |"
+                f"| {cells.ratio} | {_runs(cells.run_ids)} | `{command}` |"
             )
     return "\n".join(lines)
 
@@ -86,8 +93,9 @@ def command_of(info: Mapping[str, Any]) -> str:
     return " ".join(["python -m swarmlab.run", *words])
 
 
-def _more(runs: Runs) -> str:
-    return f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+def _runs(ids: Sequence[str]) -> str:
+    """The first of the runs that have a number, and how many more do."""
+    return (ids[0] if ids else MISSING) + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
 
 
 def _cell(text: str) -> str:

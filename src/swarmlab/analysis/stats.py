@@ -37,11 +37,9 @@ class Estimate:
         return asdict(self)
 
     def words(self, form: str = ".3g") -> str:
-        """``1.23 [1.1, 1.4]``; without an interval ``1.23 (n = 1)``."""
-        value = format(self.value, form)
-        if self.low is None or self.high is None:
-            return f"{value} (n = {self.n})"
-        return f"{value} [{self.low:{form}}, {self.high:{form}}]"
+        """``1.23 [1.1, 1.4] (n = 5)``; without an interval ``1.23 (n = 1)``."""
+        spread = "" if self.low is None or self.high is None else f" [{self.low:{form}}, {self.high:{form}}]"
+        return f"{self.value:{form}}{spread} (n = {self.n})"
 
 
 def estimate(values: Iterable[float | None], statistic: Statistic = "median") -> Estimate | None:

@@ -24,7 +24,7 @@ ARM_STYLES = {
     "restart": ArmStyle("restart", "#CC79A7", "D", ":", 3),
     "cacheless": ArmStyle("cacheless", "#E69F00", "v", ":", 4),
     "swarmlab_standby": ArmStyle("swarmlab, standby", "#009E73", "P", "--", 4),
-    "swarmlab": ArmStyle("swarmlab", "#000000", "o", "-", 5),
+    "swarmlab": ArmStyle("swarmlab", "#000000", "o", "-", 15),  # on top of all
 }
 # Placement arms; those that both kinds of experiment have look the same in both.
 PLACEMENT_STYLES = {

@@ -13,11 +13,10 @@ from typing import Any
 
 from swarmlab.bridge import compat
 from swarmlab.bridge.models import ensure_model
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.health.capacity import ITEM_BYTES, QUANTS
 from swarmlab.types import Span
 
-EXIT_BAD_INPUT = 2
 COLUMNS = ("block", "from", "MiB read", "read, s", "quantize, s", "to device, s", "store, s")
 
 
@@ -50,7 +49,7 @@ def fill(
 
 def main(argv: list[str] | None = None) -> int:
     """0, or 2 for bad input."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.bridge.fill_store",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -81,8 +80,7 @@ def main(argv: list[str] | None = None) -> int:
             amounts = (f"{one.bytes_read / 2**20:.1f}", *(f"{part:.3f}" for part in seconds))
             print(" ".join(f"{cell:>12}" for cell in (str(block), one.source, *amounts)), flush=True)
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return refuse(error)
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swarmlab.bridge import compat
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 
 # name of an option of swarmlab.bridge.server and what it means; each takes one value
 OPTIONS = {
@@ -31,7 +31,7 @@ OPTIONS = {
 
 def parsed(argv: Sequence[str]) -> dict[str, object]:
     """Our options by name, and ``argv``: what is left for petals."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.bridge.serve",
         description="A petals server that keeps its blocks when it moves. All other options are those of "
         "`python -m petals.cli.run_server`.",
@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         server.server(args, "")
     except BadInput as error:
-        print(error, file=sys.stderr)
-        return 2
+        return refuse(error)
     return 0
 
 

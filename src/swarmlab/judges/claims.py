@@ -29,9 +29,10 @@ Made by `python -m swarmlab.figures` from `tables/` and `experiments/*/claims.ya
 from a stored run, and a test makes this file again and compares.
 
 `real` is a swarm of processes, `simulated` is computed, `paper` is quoted. Numbers over several scenarios or runs are
-medians with a bootstrap interval of 95 %; "n = 1" is a single one and says nothing about the spread. A ratio pairs each
-number with the other arm's in the same run and scenario. Times are of two shared cores: read ratios. How everything is
-measured is said in [docs/method.md](../docs/method.md).
+medians with a bootstrap interval of 95 %; n says over how many: runs, or scenarios (each the median of its runs), or
+the repeats within one run. "n = 1" is a single one and says nothing about the spread. A ratio pairs each number with
+the other arm's in the same run and scenario; a repeat of some arms counts for those. Times are of two shared cores:
+read ratios. How everything is measured is said in [docs/method.md](../docs/method.md).
 
 ## Claims
 
@@ -89,7 +90,11 @@ def results_readme(results: Path, claims: list[Claim]) -> str:
 
 def documents(claims: list[Claim], root: Path = ROOT) -> dict[Path, str]:
     """The files with a table of claims between two marks, as they must be."""
-    tables = {root / "README.md": claims_table(claims), root / "docs" / "artifact.md": artifact_table(claims)}
+    worlds = {one.run.info["exp"]: str(one.run.info["world"]) for one in read_published(root / "results")}
+    tables = {
+        root / "README.md": claims_table(claims, worlds),
+        root / "docs" / "artifact.md": artifact_table(claims),
+    }
     return {path: _between(path.read_text(encoding="utf-8"), table, path) for path, table in tables.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.errors import BadInput
@@ -32,13 +33,17 @@ def figures_of(run: Run) -> dict[str, Any]:
 
 
 def figures_of_published(one: Published) -> dict[str, Any]:
-    """The figures of the run that is shown and, of an experiment that has one, what its repeats say together.
+    """The figures of the run that is shown and, of an experiment that has them, what its repeats say together.
 
     :raises BadInput: as :func:`figures_of`
     """
-    judging = drawing_judge(one.run)
-    repeats = judging.draw_repeats(one.runs) if one.repeats and hasattr(judging, "draw_repeats") else None
-    return {**figures_of(one.run), **({"repeats": repeats} if repeats is not None else {})}
+    judging, n_runs = drawing_judge(one.run), len(one.runs)
+    figures = figures_of(replace(one.run, info={**one.run.info, "published_runs": n_runs}))
+    if n_runs > 1 and hasattr(judging, "draw_repeats"):
+        drawn = judging.draw_repeats(one.runs)
+        over_all = drawn if isinstance(drawn, Mapping) else {"repeats": drawn}
+        figures |= {suffix: figure for suffix, figure in over_all.items() if figure is not None}
+    return figures
 
 
 def drawing_judge(run: Run) -> ModuleType:

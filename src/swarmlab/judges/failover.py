@@ -12,7 +12,7 @@ from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.plots.outcomes import outcomes_figure
-from swarmlab.analysis.plots.repeats import Runs, repeats_figure
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.analysis.tables import comparison_table, texts_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -78,7 +78,7 @@ def texts(run: Run) -> list[Table]:
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     """The figures of a judged run, of matplotlib: time around the failure, and how everybody ended.
 
-    The first has a panel per scenario; of a run with many it shows a few.
+    The first has a panel per scenario; of a run with many it shows a few, and says so.
     """
     evidence, scenarios = (
         Evidence({kind: run.history(kind) for kind in FIGURE_KINDS}, _states(run)),
@@ -86,16 +86,19 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     )
     default = [name for name in PANELS if name in scenarios]
     shown = list(scenarios) if len(scenarios) <= len(PANELS) else default or list(scenarios)[: len(PANELS)]
-    timed = failover_figure(evidence, {name: scenarios[name] for name in shown}, run.info)
-    return {"": timed, "outcomes": outcomes_figure(scenarios, run.info)}
+    timed = failover_figure(
+        evidence, {name: scenarios[name] for name in shown}, run.info, of_scenarios=len(scenarios)
+    )
+    return {"": timed, "outcomes": outcomes_figure([(run.info, summary)])}
 
 
-def draw_repeats(runs: Runs) -> Any:
-    """Seconds from the fault to a right token by scenario and arm, over repeats."""
-    return repeats_figure(
-        runs, "fault_to_correct_s", "seconds from the fault to the next right token",
-        "Recovery, run after run", log=True,
+def draw_repeats(runs: Runs) -> dict[str, Any]:
+    """How everybody ended in any of the runs, and seconds from the fault to a right token over repeats."""
+    repeats = repeats_figure(
+        runs, scenario_panels(runs, "fault_to_correct_s"), "Recovery, run after run", log=True,
+        words="seconds from the fault to the next right token (log scale)",
     )  # fmt: skip
+    return {"outcomes": outcomes_figure(runs), "repeats": repeats}
 
 
 def planned(expected: dict[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:

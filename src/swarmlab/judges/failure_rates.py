@@ -11,6 +11,7 @@ from swarmlab.analysis.failure_rates import measure as measure_failure_rates
 from swarmlab.analysis.failure_rates_checks import check_failure_rates
 from swarmlab.analysis.failure_rates_table import failure_rates_table
 from swarmlab.analysis.plots.failure_rates import failure_rates_figure
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
@@ -49,3 +50,11 @@ def table(summary: Mapping[str, Any]) -> Table:
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     """The figure of a judged run, of matplotlib."""
     return failure_rates_figure(summary["scenarios"], run.info)
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """What is left of each arm's speed, cell by cell, run after run."""
+    return repeats_figure(
+        runs, scenario_panels(runs, "ratio_to_failure_free"), "Unreliable servers, run after run",
+        words="steps/s relative to the same run's failure-free rate (measured or by the closed form)",
+    )  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis import rebalance, rebalance_checks
 from swarmlab.analysis.balance_checks import check_expected
 from swarmlab.analysis.checks import expect, guard
 from swarmlab.analysis.plots.rebalance import rebalance_figures
+from swarmlab.analysis.plots.repeats import Runs, arms_panels, repeats_figure, scenario_panels
 from swarmlab.analysis.rebalance_tables import load_table, moves_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -23,6 +25,19 @@ if TYPE_CHECKING:
 
 FIGURE_KINDS = ("phases", "balance", "blocks", "reloads", "decisions", "faults", "sessions")
 RATIO = "out_of_service_over_swarmlab"
+REPEATED = {
+    "swarm_tps_over_optimal_mean": "throughput, share of bound (mean)",
+    "zero_throughput_share": "share of the time without throughput",
+    "blocks_loaded": "blocks loaded by servers that moved",
+    "redundant_loads": "blocks loaded that were held already",
+    "out_of_service_s": "seconds out of service, all moves",
+}
+REPEATED_UNDER_LOAD = {
+    "delivered_tps_mean": "tokens/s that clients got (mean)",
+    "tokens_wrong": "wrong tokens",
+    "sessions_broken": "sessions that ended with an error",
+    "stall_s_max": "longest stall, s",
+}
 LOGGING_ARMS = ("petals", "recheck", "appendix_d")  # whose decisions petals' own log tells of
 
 
@@ -84,3 +99,15 @@ def draw(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
         return rebalance_figures({kind: run.history(kind) for kind in FIGURE_KINDS}, summary, run.info)
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"the history lacks {error}") from error
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """What an arm came to over the scenarios of the timeline, and the move on a slow disk, run after run."""
+    under_load = runs[0][0]["exp"] == "rebalance_under_load"
+    metrics = {**REPEATED, **(REPEATED_UNDER_LOAD if under_load else {})}
+    slow = [
+        replace(panel, title="", words="seconds out of service, slow disk")
+        for panel in scenario_panels(runs, "out_of_service_s")
+        if panel.title == rebalance.SLOW_DISK.replace("_", " ")
+    ]
+    return repeats_figure(runs, [*arms_panels(runs, metrics), *slow], "Rebalancing, run after run")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis import sim_vs_real
 from swarmlab.analysis.checks import assume, guard
+from swarmlab.analysis.plots.repeats import Runs, arms_panels, repeats_figure
 from swarmlab.analysis.plots.sim_vs_real import agreement_figure
 from swarmlab.analysis.rebalance_tables import agreement_table
 from swarmlab.errors import BadInput
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from swarmlab.analysis.checks import Finding
     from swarmlab.record.load import Run
 
+ERRORS = {
+    "moves_error": "moves",
+    "blocks_loaded_error": "blocks loaded",
+    "out_of_service_s_error": "seconds out of service",
+    "swarm_tps_mean_error": "mean throughput, tokens/s",
+}
 FIGURE_KINDS = ("balance", "reloads")
 
 
@@ -52,3 +59,10 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
         return agreement_figure({kind: run.history(kind) for kind in FIGURE_KINDS}, summary["arms"], run.info)
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"the history lacks {error}") from error
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """How far the mean of the simulations is from the real swarm, run after run."""
+    return repeats_figure(
+        runs, arms_panels(runs, ERRORS), "Simulated (mean) less real, run after run; 0: both agree"
+    )

@@ -10,7 +10,7 @@ from swarmlab.analysis.balance_checks import check_expected, check_plan, check_s
 from swarmlab.analysis.balance_tables import balance_table
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import balance_figure
-from swarmlab.analysis.plots.repeats import Runs, repeats_figure
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
@@ -68,8 +68,8 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
 def draw_repeats(runs: Runs) -> Any:
     """Share of the bound by scenario and arm, over seeds."""
     return repeats_figure(
-        runs, "swarm_tps_over_optimal_mean", "throughput of the weakest block, share of the bound (mean over time)",
-        "The same rules, several populations", names={"optimal": "best found"},
+        runs, scenario_panels(runs, "swarm_tps_over_optimal_mean"), "The same rules, several populations",
+        words="throughput of the weakest block, share of the bound (mean over time)", names={"optimal": "best found"},
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swarmlab.analysis.checks import Finding, Verdict, assume, guard
+from swarmlab.analysis.claims import makes
 from swarmlab.analysis.claims_tables import NOT_THERE
 from swarmlab.analysis.plots.digest import figure_digest, stored_digest
 from swarmlab.analysis.published_checks import check_summary
@@ -14,9 +15,10 @@ from swarmlab.judges.expected import read_expected
 from swarmlab.record.published import read_published
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from swarmlab.analysis.claims import Claim
     from swarmlab.record.published import Published
 
 DOCUMENTS = "documents"
@@ -44,7 +46,8 @@ def check_published(one: Published) -> list[Finding]:
     :raises BadInput: if nothing says what the experiment must show
     """
     expected = read_expected(one.run.info["exp"])
-    findings: list[Finding] = []
+    kept = (one.run.path / "config.yaml").is_file()
+    findings = [assume("config.yaml", kept, "kept beside the tables" if kept else "not there")]
     for info, summary in one.runs:
         for finding in guard("summary", check_summary, summary, expected, info):
             name = f"{info['id']} / {finding.name}"
@@ -73,6 +76,18 @@ def _strangers(folder: Path, drawn: set[str]) -> Iterator[Finding]:
             yield Finding(path.name, Verdict.UNKNOWN, "nothing that is published draws it")
 
 
+def _commands(claims: Sequence[Claim], published: Mapping[str, Published]) -> Iterator[Finding]:
+    """The command of each claim asks for what the run behind it was asked for."""
+    for claim in claims:
+        behind = published.get(claim.published or "")
+        if behind is not None:
+            overrides = behind.run.info["overrides"]
+            same = makes(claim.command, overrides)
+            words = "makes such a run" if same else f"{claim.command} is not {' '.join(overrides)}"
+            verdict = Verdict.HOLDS if same else Verdict.FAILS
+            yield Finding(f"command of {claim.published}", verdict, words)
+
+
 def _documents(results: Path) -> Iterator[Finding]:
     """The tables in the documents are those that the stored summaries give."""
     claims = read_claims()
@@ -86,5 +101,6 @@ def _documents(results: Path) -> Iterator[Finding]:
         names = {one.name for one in read_published(results)}
         lost = [claim.published for claim in claims if claim.published and claim.published not in names]
         yield assume("claims", not lost, f"not published: {', '.join(map(str, lost)) or 'none'}")
+        yield from _commands(claims, {one.name: one for one in read_published(results)})
         gap = NOT_THERE in wanted[results / "README.md"]
         yield assume("claims", not gap, "a number is not in its run" if gap else "every number is in its run")

@@ -39,6 +39,11 @@ class Run:
     config: dict[str, Any]
 
     @property
+    def is_raw(self) -> bool:
+        """Whether this is the run's own folder, with all that was recorded; what is published has only tables."""
+        return (self.path / "history").is_dir()
+
+    @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of history that were recorded."""
         return tuple(kind for kind in KINDS if self._jsonl(kind).exists() or self._parquet(kind).exists())
@@ -49,7 +54,7 @@ class Run:
         Every row has at least the columns of its kind, None where nothing was written. A last line that was cut
         off by a crash is left out; a kind that was never written has no rows.
 
-        :raises DamagedRun: if any other line cannot be read
+        :raises DamagedRun: if any other line cannot be read, or a raw run lost the file that its table was made from
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is no kind of history; known: {', '.join(KINDS)}")
@@ -57,6 +62,8 @@ class Run:
         if self._jsonl(kind).exists():
             rows = read_jsonl(self._jsonl(kind))
         elif self._parquet(kind).exists():
+            if self.is_raw:
+                raise DamagedRun(f"history/{kind}.jsonl was removed (its table is there)")
             rows = _read_parquet(self._parquet(kind))
         blank = dict.fromkeys(("t", "arm", *KINDS[kind]))
         return [{**blank, **row} for row in rows]
@@ -108,10 +115,15 @@ def load_run(path: Path | str) -> Run:
     try:
         config = yaml.safe_load(config_path.read_text(encoding="utf-8")) if config_path.exists() else {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DamagedRun(f"config.yaml cannot be read: {error}") from error
+        raise DamagedRun(f"config.yaml is no readable YAML{_where(error)}") from error
     if not isinstance(config, dict):
         raise DamagedRun("config.yaml is not a mapping")
     return Run(folder.resolve(), info, config)
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f" (line {mark.line + 1}: {getattr(error, 'problem', None)})" if mark else ""
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.report.page import write_report
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m swarmlab.report",
         description="Put a judged run on one page that needs no network: table, verdict, figures, timeline, config.",
     )
@@ -25,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         sys.stdout.write(f"{write_report(options.run_dir, options.out)}\n")
     except BadInput as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return refuse(error)
     return 0
 
 

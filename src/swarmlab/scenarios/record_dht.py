@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from swarmlab.analysis.announced import model_meant
+from swarmlab.analysis.announced import check_peers, model_meant
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
@@ -26,7 +26,8 @@ def build_record_dht(settings: RunSettings) -> RecordDht:
     :raises BadInput: if they name no swarm
     """
     what = settings.recorder
-    if not settings.initial_peers or not all("/p2p/" in peer for peer in settings.initial_peers):
+    check_peers(settings.initial_peers, "initial_peers")
+    if not settings.initial_peers:
         allowed = "addresses of peers, as in 'initial_peers=[/ip4/127.0.0.1/tcp/31337/p2p/Qm...]'"
         raise BadInput("initial_peers", settings.initial_peers, allowed)
     if what.every_s <= 0:

@@ -29,8 +29,8 @@ TITLES = {
     "complete": "records are complete",
     "lapses": "each server is unseen for a minute, once an hour",
     "slow_news": "records are seen after a minute",
-    "few": "20 servers, records are complete",
-    "few_lapses": "20 servers, unseen for a minute, once an hour",
+    "few": "records are complete",
+    "few_lapses": "each server is unseen for a minute, once an hour",
 }
 
 
@@ -59,7 +59,7 @@ def balance_figure(
             tops.setdefault(size, axes)
             for arm in ordered:
                 _draw_arm(axes, arm, found[scenario, arm, 0])
-            axes.set_title(TITLES.get(scenario, scenario), loc="left")
+            axes.set_title(_title(scenario, reference.balance), loc="left")
             axes.tick_params(labelbottom=False)
             below = figure.add_subplot(grid[3 * row + 1, column], sharex=axes)
             _draw_active(below, reference)
@@ -70,6 +70,13 @@ def balance_figure(
         figure.suptitle("Throughput of the weakest block while servers come and go")
         put_caption(figure, _caption(scenarios, info))
     return figure
+
+
+def _title(scenario: str, samples: list[Row]) -> str:
+    """With the number of servers, where it stays the same once all have come."""
+    counts = {row["n_active"] for row in samples[len(samples) // 2 :]}
+    size = f"{counts.pop()} servers, " if len(counts) == 1 else ""
+    return size + TITLES.get(scenario, scenario)
 
 
 def _draw_arm(axes: Axes, arm: str, part: Part) -> None:

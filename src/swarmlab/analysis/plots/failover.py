@@ -26,20 +26,22 @@ BEFORE, AFTER = 8, 20  # tokens shown around the failure
 # Columns beside each panel: left edge as a share of the width, and heading.
 COLUMNS = (
     (0.0, "arm"),
-    (0.4, "outcome"),
+    (0.42, "outcome"),
     (0.62, "tokens\nright"),
     (0.74, "max\ndiff"),
-    (0.87, "seconds to\nright token"),
+    (0.87, "fault to right\ntoken, s"),
 )
 
 
 def failover_figure(
-    evidence: Evidence, scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]
-) -> Figure:
+    evidence: Evidence, scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any],
+    of_scenarios: int | None = None,
+) -> Figure:  # fmt: skip
     """Seconds per token around the failure, one panel per scenario, with how each arm ended beside it.
 
-    :param scenarios: as in ``summary.json``
+    :param scenarios: those to show, as in ``summary.json``
     :param info: ``run.json``, for the caption
+    :param of_scenarios: how many the run has; None means no others
     """
     with rc_context(LOOK):
         figure = Figure(figsize=(9.0, 1.2 + 1.5 * len(scenarios)), layout="constrained")
@@ -57,7 +59,7 @@ def failover_figure(
         panels[-1].set_xlabel("tokens since the failure (0: the first token after it)")
         figure.supylabel("seconds per token (log scale)", fontsize=LOOK["font.size"])
         figure.suptitle("A server dies in mid-generation: how long each token takes, and whether it is right")
-        put_caption(figure, caption(scenarios, info))
+        put_caption(figure, caption(scenarios, info, of_scenarios or len(scenarios)))
     return figure
 
 
@@ -102,14 +104,20 @@ def draw_outcomes(axes: Axes, arms: Mapping[str, Mapping[str, Any]], *, header: 
             axes.text(x, y, words, va="center", weight="bold" if outcome == "wrong" else "normal")
 
 
-def caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> str:
+def caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any], of_scenarios: int) -> str:
     """What a reader must know to judge the figure: n, seed, model, hardware, world, and how to read it."""
     sessions = sum(metrics["sessions"] for arms in scenarios.values() for metrics in arms.values())
+    part = (
+        f"{len(scenarios)} of the run's {of_scenarios} scenarios; all are in the matrix of outcomes. "
+        if of_scenarios > len(scenarios)
+        else ""
+    )
     text = (
-        f"n = {sessions} sessions, one per arm and scenario. "
+        f"{part}n = {sessions} sessions, one per arm and scenario. "
         "Dotted vertical line: the failure. Crosses: tokens that differ from the failure-free run. "
         "Open marker: the session ended there without a token, after that many seconds. "
         "Max diff: of hidden states, from the failure-free run. "
+        "Fault to right token: seconds from before the server is killed to the first token after it that is right. "
     )
     return text + provenance(info)
 

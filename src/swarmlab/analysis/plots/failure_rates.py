@@ -56,7 +56,8 @@ def caption(cells: Sequence[tuple[str, Mapping[str, Any]]], info: Mapping[str, A
     sessions = sum(cell["sessions"] for _, cell in cells)
     return (
         f"n = {sessions} generations on four stages, one server each. {provenance(info)} "
-        "Numbers at the points: our steps/s; 0 is a generation that did not finish. Paper: arXiv "
+        "Numbers at the points: our steps/s; 0 is a generation that did not finish. petals is set beside the rate of "
+        "restart, which without failures is the same. Paper: arXiv "
         "2312.08361, Table 1 (BLOOM-7.1B, four GTX 1080 Ti), quoted; only filled squares are confirmed by a second "
         "source. Simulated: closed form from the steps and failures measured in the other cells."
     )

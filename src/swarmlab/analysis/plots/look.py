@@ -24,12 +24,13 @@ LEGEND_ROW = 0.17  # inches
 def provenance(info: Mapping[str, Any]) -> str:
     """Seed, model, world and hardware, and the run: every caption ends with it.
 
-    :param info: ``run.json``
+    :param info: ``run.json``, with ``published_runs`` where there are repeats of it
     """
-    host, model = info.get("host", {}), info.get("model", {})
+    host, model, n_runs = info.get("host", {}), info.get("model", {}), info.get("published_runs", 1)
+    shown = f", one of {n_runs} that are published" if n_runs > 1 else ""
     return (
         f"Seed {info.get('seed')}; {model.get('id')}; {world_words(info)} "
-        f"({host.get('cores')} cores, {host.get('cpu')}); run {info.get('id')}."
+        f"({host.get('cores')} cores, {host.get('cpu')}); run {info.get('id')}{shown}."
     )
 
 

@@ -63,9 +63,12 @@ def zero_of(part: Part) -> float:
 def _throughput(
     found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: Mapping[str, Any]
 ) -> Figure:
-    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 5.4), layout="constrained")
+    # a bar per move, and bars as high as their words
+    most = max((len(part.moves) for part in found.values()), default=1)
+    below_inches = len(arms) * max(0.28, 0.13 * min(most, 6))
+    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 3.9 + below_inches), layout="constrained")
     grid = figure.subplots(
-        2, len(scenarios), squeeze=False, height_ratios=(3, 1.6), sharex="col", sharey="row"
+        2, len(scenarios), squeeze=False, height_ratios=(2.9, below_inches), sharex="col", sharey="row"
     )
     for column, scenario in enumerate(scenarios):
         above, below = grid[0, column], grid[1, column]
@@ -99,7 +102,7 @@ def _draw_arm(axes: Axes, part: Part, arm: str, name: str = "swarm_tps") -> None
     style, zero_s = style_of(arm), zero_of(part)
     rows = [row for row in part.samples if row.get(name) is not None]
     # lines that lie on each other are told apart by where their markers are
-    every = slice(style.order % 5, None, 6)
+    every = slice(style.order % 6, None, 6)
     axes.plot(
         [row["t"] - zero_s for row in rows], [row[name] for row in rows], drawstyle="steps-post", color=style.color,
         linestyle=style.line, marker=style.marker, markevery=every, markersize=4, label=style.label,
@@ -126,10 +129,10 @@ def _draw_moves(axes: Axes, found: Parts, scenario: str, arms: Sequence[str]) ->
         if part is None:
             continue
         style, zero_s, moves = style_of(arm), zero_of(part), part.moves
-        height = 0.8 / max(1, len(moves))
+        height = min(0.8 / max(1, len(moves)), 0.45)
         for index, row in enumerate(sorted(moves, key=lambda row: row["t"])):
             seconds = row["out_of_service_s"] or 0.0
-            middle = line - 0.4 + height * (index + 0.5)
+            middle = line + height * (index + 0.5 - len(moves) / 2)
             end_s = row["t"] - zero_s
             axes.barh(
                 middle, seconds, left=end_s - seconds, height=height * 0.9, color="white", edgecolor=style.color,
@@ -187,9 +190,8 @@ def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
 
 
 def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
-    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 6.5), layout="constrained")
-    panels, legend = _with_legend(figure, 16)
-    grid = panels.subplots(len(QUALITIES), len(scenarios), squeeze=False, sharex="col", sharey=True)
+    figure = Figure(figsize=(3.6 * len(scenarios) + 0.6, 6.1), layout="constrained")
+    grid = figure.subplots(len(QUALITIES), len(scenarios), squeeze=False, sharex="col", sharey=True)
     for column, scenario in enumerate(scenarios):
         for line, (name, words) in enumerate(QUALITIES.items()):
             axes = grid[line, column]
@@ -203,17 +205,13 @@ def _quality(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: 
                 axes.set_ylabel(words)
         grid[0, column].set_title(TITLES[scenario], loc="left")
         grid[-1, column].set_xlabel(f"seconds since: {EVENT[scenario]}")
-    legend.legend(*grid[-1, 0].get_legend_handles_labels(), loc="center", ncols=6, fontsize=SMALL)
+    legend_inches = put_legend(figure, grid[-1, 0].get_legend_handles_labels()[0], 6)
     figure.suptitle("Balance quality, three flavours: present throughput over what moving could reach")
     put_caption(
         figure,
         "n = 1 swarm per arm. The first two are of what the DHT shows, loading servers included; where no server of "
         "petals would compute anything there is no line. The last is of what is served, over the best placement found "
         f"for the servers alive. Grey: petals' threshold. {provenance(info)}",
+        legend_inches,
     )
     return figure
-
-
-def _with_legend(figure: Figure, height: int) -> Any:
-    """The figure's two parts, panels and legend, so many times as high."""
-    return figure.subfigures(2, 1, height_ratios=(height, 1))

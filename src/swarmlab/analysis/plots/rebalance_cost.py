@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
-from swarmlab.analysis.plots.look import SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.plots.look import SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.rebalance import SLOW_DISK, TIMELINE, Part
 from swarmlab.analysis.style import style_of
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from swarmlab.analysis.rebalance import History
 
 Parts = Mapping[tuple[str, str], Part]
+# what a server that moved loaded, and how it is hatched
+LOADS = {"loaded: new to the server": None, "held already": "....", "held already, no-op": "/////"}
 
 
 def blocks_figure(history: History, found: Parts, arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
     """Block by time: announced throughput; framed: a server that moved; dotted: what was done to the swarm."""
-    figure = Figure(figsize=(10.0, 0.9 + 1.5 * len(arms)), layout="constrained")
+    figure = Figure(figsize=(10.0, 0.9 + 1.55 * len(arms)), layout="constrained")
     grid = figure.subplots(len(arms), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
     image = None
     most = max(
@@ -45,9 +47,10 @@ def blocks_figure(history: History, found: Parts, arms: Sequence[str], info: Map
     figure.suptitle("Announced throughput of every block")
     put_caption(
         figure,
-        "n = 1 swarm per arm. Dotted: the event of a scenario confirmed (records gone; servers dead; wide server "
-        "announced). Framed: blocks of a server that moved, for as long as it was out of service; hatched: a no-op. "
-        f"Loading servers count as announced, as they do for petals. {provenance(info)}",
+        "n = 1 swarm per arm. Above each: when a scenario begins. Dotted: the event of a scenario confirmed (records "
+        "gone; servers dead; wide server announced). Framed: blocks of a server that moved, for as long as it was out "
+        "of service; hatched: a no-op. Loading servers count as announced, as they do for petals. "
+        f"{provenance(info)}",
     )
     return figure
 
@@ -74,8 +77,10 @@ def _draw_events(axes: Axes, part: Part, zero_s: float, scenario: str) -> None:
     for row in part.rows["faults"]:
         if row["stage"] == "confirm" and row["ok"]:
             axes.axvline(row["t"] - zero_s, color="white", linewidth=1.2, linestyle=(0, (1, 1)))
-    if part.span_s:
-        axes.text(part.span_s[0] - zero_s + 0.5, 0.5, scenario, color="white", fontsize=SMALL, va="bottom")
+    if part.span_s:  # above the panel: in it, the words would be crossed by the lines of the events
+        words = f"{scenario.replace('_', ' ')} \u2192"
+        across = axes.get_xaxis_transform()
+        axes.text(part.span_s[0] - zero_s, 1.01, words, fontsize=SMALL, va="bottom", transform=across)
     for row in part.moves:
         seconds = max(row["out_of_service_s"] or 0.0, 0.3)  # a swap would not be seen
         axes.add_patch(
@@ -98,43 +103,61 @@ def cost_figure(
     slow = summary["scenarios"].get(SLOW_DISK, {})
     over_all = summary["arms"]
     panels = 2 * bool(over_all) + bool(slow)
+    title = _together([name for name in TIMELINE if any((name, arm) in found for arm in arms)])
     figure = Figure(figsize=(3.5 * max(1, panels), 2.9), layout="constrained")
     grid = iter(figure.subplots(1, max(1, panels), squeeze=False)[0])
     if over_all:
-        _draw_loaded(next(grid), found, [arm for arm in arms if arm in over_all])
+        _draw_loaded(next(grid), found, [arm for arm in arms if arm in over_all], title)
         _draw_bars(
             next(grid), {arm: over_all[arm]["out_of_service_s"] for arm in arms if arm in over_all},
-            "seconds out of service, all moves", "three scenarios",
+            "seconds out of service, all moves", title,
         )  # fmt: skip
     if slow:
         _draw_bars(
             next(grid), {arm: slow[arm]["out_of_service_s"] for arm in arms if arm in slow},
-            "seconds out of service", "20 blocks move by 2 on a slow disk",
+            "seconds out of service", _slow_title(found),
         )  # fmt: skip
     figure.suptitle("What reloads cost")
-    put_caption(figure, f"n = 1 swarm per arm. Servers that join are left out. {provenance(info)}")
+    text = f"n = 1 swarm per arm. Servers that join are left out. {provenance(info)}"
+    put_caption(figure, text, put_legend(figure, _kinds_of_loads(), 3) if over_all else 0.0)
     return figure
 
 
-def _draw_loaded(axes: Axes, found: Parts, arms: Sequence[str]) -> None:
-    names = ("new to the server", "held already", "held already, no-op")
-    hatches = (None, "....", "/////")
+def _kinds_of_loads() -> list[Any]:
+    return [
+        Patch(facecolor="white", edgecolor="0.2", label=name, hatch=hatch) for name, hatch in LOADS.items()
+    ]
+
+
+def _together(scenarios: Sequence[str]) -> str:
+    names = ", ".join(name.replace("_", " ") for name in scenarios)
+    return names if len(scenarios) < 2 else f"{names}\n(together)"
+
+
+def _slow_title(found: Parts) -> str:
+    """How many blocks move by how many on the slow disk, as they did."""
+    moves = [row for (name, _), part in found.items() if name == SLOW_DISK for row in part.moves]
+    if not moves:
+        return "slow disk: no move"
+    widths = sorted({row["new_end"] - row["new_start"] for row in moves})
+    steps = sorted({abs(row["new_start"] - row["old_start"]) for row in moves})
+    return f"slow disk: {' or '.join(map(str, widths))} blocks move by {' or '.join(map(str, steps))}"
+
+
+def _draw_loaded(axes: Axes, found: Parts, arms: Sequence[str], title: str) -> None:
     for line, arm in enumerate(arms):
         moves = [row for name in TIMELINE if (name, arm) in found for row in found[name, arm].moves]
         no_op = sum(row["loaded"] for row in moves if row["no_op"])
         held = sum(row["redundant"] for row in moves) - no_op
         counts = (sum(row["loaded"] for row in moves) - held - no_op, held, no_op)
         left = 0
-        for count, name, hatch in zip(counts, names, hatches, strict=True):
-            label = name if line == 0 else None
+        for count, hatch in zip(counts, LOADS.values(), strict=True):
             axes.barh(
-                line, count, left=left, height=0.65, color="white", edgecolor=style_of(arm).color, hatch=hatch,
-                label=label,
-            )  # fmt: skip
+                line, count, left=left, height=0.65, color="white", edgecolor=style_of(arm).color, hatch=hatch
+            )
             left += count
         axes.text(left, line, f" {left}", va="center", fontsize=SMALL)
-    _finish(axes, arms, "blocks loaded by servers that moved", "three scenarios")
-    axes.legend(fontsize=SMALL - 1, loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=3)
+    _finish(axes, arms, "blocks loaded by servers that moved", title)
 
 
 def _draw_bars(axes: Axes, values: Mapping[str, float], label: str, title: str) -> None:
@@ -150,5 +173,8 @@ def _finish(axes: Axes, arms: Sequence[str], label: str, title: str) -> None:
     axes.set_ylim(len(arms) - 0.4, -0.6)
     axes.set_xlabel(label)
     axes.set_title(title, loc="left")
-    axes.margins(x=0.15)
+    longest = max(
+        (bar.get_x() + bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)), default=0.0
+    )
+    axes.set_xlim(0, 1.18 * longest or 1.0)  # nothing but zeros would get an axis around 0
     draw_grid(axes, "x")

@@ -57,7 +57,7 @@ def recovery_speed_figure(
         left.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
         left.minorticks_off()
         left.set_xlim(*_limits(rows))
-        left.set_xlabel(f"times the floor (log scale); solid line: the floor, dashed: {GOAL} times")
+        left.set_xlabel(f"times the floor (log scale); solid line: the floor, dashed: our goal, {GOAL} times")
         right.set_xlabel("milliseconds")
         left.set_yticks(range(len(rows)), [_label(arm, cell) for _, arm, cell in rows])
         left.set_ylim(len(rows) - 0.4, -0.6)

@@ -1,60 +1,92 @@
-"""One metric of several runs, by scenario and arm, with its spread."""
+"""Metrics of several runs, by arm, with their spread."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, ticker
 from matplotlib.figure import Figure
 
+from swarmlab.analysis.claims import over_the_same_scenarios
 from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption
-from swarmlab.analysis.stats import estimate
+from swarmlab.analysis.stats import estimate, finite
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Runs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]  # run.json and summary.json of each
+LEAST = 2  # runs with a panel's metric, for it to be drawn
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One metric.
+
+    :param measured: of each run arm to value, None for one that never got there; without arms that it did not have
+    :param words: what it is, with its unit; "" where all panels have the same below them
+    """
+
+    title: str
+    measured: list[dict[str, float | None]]
+    words: str = ""
+
+    @property
+    def arms(self) -> list[str]:
+        return list(dict.fromkeys(arm for of in self.measured for arm in of))
+
+    def of(self, arm: str) -> list[float | None]:
+        return [of[arm] for of in self.measured if arm in of]
+
+
+def scenario_panels(runs: Runs, metric: str) -> list[Panel]:
+    """One for each scenario of any run."""
+    names = dict.fromkeys(name for _, summary in runs for name in summary["scenarios"])
+    return [
+        Panel(
+            name.replace("_", " "),
+            [_values(summary["scenarios"].get(name, {}), metric) for _, summary in runs],
+        )
+        for name in names
+    ]
+
+
+def arms_panels(runs: Runs, metrics: Mapping[str, str]) -> list[Panel]:
+    """One for each metric of the arms over all scenarios, of the runs that had the same ones.
+
+    :param metrics: name to words, with the unit
+    """
+    alike = [summary["arms"] for info, summary in runs if over_the_same_scenarios(runs[0][0], info)]
+    return [Panel("", [_values(arms, metric) for arms in alike], words) for metric, words in metrics.items()]
 
 
 def repeats_figure(
-    runs: Runs,
-    metric: str,
-    words: str,
-    title: str,
-    *,
-    log: bool = False,
+    runs: Runs, panels: Sequence[Panel], title: str, *, words: str = "", log: bool = False,
     names: Mapping[str, str] | None = None,
-) -> Figure | None:
-    """A panel per scenario that was repeated, a line per arm: median over the runs and its bootstrap interval; None if
-    none was.
+) -> Figure | None:  # fmt: skip
+    """A line per arm: every run, their median and its bootstrap interval; None if nothing was repeated.
 
-    :param metric: of ``summary.json``, by scenario and arm
-    :param words: what it is, with its unit
+    :param words: what all panels show, with its unit
     :param log: for times that differ by orders of magnitude
     :param names: of arms, where they are not called as elsewhere
     """
-    times = Counter(scenario for _, summary in runs for scenario in summary["scenarios"])
-    scenarios = {name: arms for name, arms in runs[0][1]["scenarios"].items() if times[name] > 1}
-    if not scenarios:
+    shown = [panel for panel in panels if sum(bool(of) for of in panel.measured) >= LEAST]
+    if not shown:
         return None
-    columns = min(len(scenarios), 3)
-    rows = -(-len(scenarios) // columns)
-    arms = max(len(measured) for measured in scenarios.values())
+    columns = min(len(shown), 3)
+    rows = -(-len(shown) // columns)
+    lines = max(len(panel.arms) for panel in shown)
     with rc_context(LOOK):
-        size = (1.6 + 2.7 * columns, 1.0 + rows * (0.5 + 0.19 * arms))
+        own = any(panel.words for panel in shown)
+        size = (1.6 + 2.7 * columns, 1.0 + rows * ((0.7 if own else 0.5) + 0.19 * lines))
         figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
-        for axes, scenario in zip(panels, scenarios, strict=False):
-            _draw_scenario(axes, runs, scenario, metric, names or {})
-            axes.set_title(scenario.replace("_", " "), loc="left")
-            if log:
-                axes.set_xscale("log")
-            else:
-                axes.set_xlim(left=0)
-        for axes in panels[len(scenarios) :]:
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=not own).ravel()
+        for axes, panel in zip(grid, shown, strict=False):
+            _draw(axes, panel, names or {})
+            _limit(axes, panel, log=log)
+        for axes in grid[len(shown) :]:
             axes.set_axis_off()
         figure.supxlabel(words, fontsize=LOOK["font.size"])
         figure.suptitle(title)
@@ -62,30 +94,55 @@ def repeats_figure(
     return figure
 
 
-def _draw_scenario(axes: Axes, runs: Runs, scenario: str, metric: str, names: Mapping[str, str]) -> None:
-    arms = [arm for arm, found in runs[0][1]["scenarios"][scenario].items() if metric in found]
-    for line, arm in enumerate(arms):
-        found_in = [summary["scenarios"].get(scenario, {}).get(arm, {}) for _, summary in runs]
-        measured = [metrics[metric] for metrics in found_in if metric in metrics]
-        found = estimate(measured)
-        if found is None:
-            axes.text(0.02, line, "never", transform=axes.get_yaxis_transform(), va="center", color="0.4")
-            continue
-        draw_estimate(axes, line, found, style_of(arm), horizontal=True)
-        missing = sum(value is None for value in measured)
-        if missing:
-            axes.annotate(
-                f"never in {missing}", (found.value, line), xytext=(6, 4), textcoords="offset points"
-            )
-    axes.set_yticks(range(len(arms)), [names.get(arm, style_of(arm).label) for arm in arms])
-    axes.set_ylim(len(arms) - 0.4, -0.6)
+def _values(arms: Mapping[str, Mapping[str, Any]], metric: str) -> dict[str, float | None]:
+    return {arm: metrics[metric] for arm, metrics in arms.items() if metric in metrics}
+
+
+def _draw(axes: Axes, panel: Panel, names: Mapping[str, str]) -> None:
+    counts = {arm: len(panel.of(arm)) for arm in panel.arms}
+    labels = []
+    for line, (arm, count) in enumerate(counts.items()):
+        label = names.get(arm, style_of(arm).label)
+        labels.append(label if len(set(counts.values())) == 1 else f"{label} (n = {count})")
+        _draw_arm(axes, line, panel.of(arm), arm)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_title(panel.title, loc="left")
+    axes.set_xlabel(panel.words)
     draw_grid(axes, "x")
+
+
+def _draw_arm(axes: Axes, line: int, measured: list[float | None], arm: str) -> None:
+    found = estimate(measured)
+    if found is None:
+        axes.text(0.02, line, "never", transform=axes.get_yaxis_transform(), va="center", color="0.4")
+        return
+    if found.n > 1:
+        each = finite(measured)
+        axes.plot(each, [line] * len(each), linestyle="none", marker="|", markersize=9, color="0.6", zorder=1)
+    draw_estimate(axes, line, found, style_of(arm), horizontal=True)
+    missing = sum(value is None for value in measured)
+    if missing:
+        axes.annotate(f"never in {missing}", (found.value, line), xytext=(6, 4), textcoords="offset points")
+
+
+def _limit(axes: Axes, panel: Panel, *, log: bool) -> None:
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        return
+    known = finite(value for of in panel.measured for value in of.values())
+    if min(known, default=0.0) < 0:
+        axes.axvline(0, color="0.3", linewidth=0.8)
+    else:
+        most = max(known, default=0.0) or 1.0  # nothing but zeros would get an axis around 0
+        axes.set_xlim(-0.04 * most, 1.08 * most)  # with room for a marker at 0
 
 
 def _caption(runs: Runs) -> str:
     ids, seeds = [info["id"] for info, _ in runs], sorted({info["seed"] for info, _ in runs})
     return (
-        f"Medians over at most n = {len(runs)} runs (seeds {', '.join(map(str, seeds))}) with a bootstrap interval of "
-        f"95 %; hollow where only one run has the number. The first run: {provenance(runs[0][0])} The others: "
-        f"{', '.join(ids[1:])}."
+        f"Medians over n = {len(runs)} runs (seeds {', '.join(map(str, seeds))}), or as many as an arm's label says or "
+        "had this scenario, with a bootstrap interval of 95 %; ticks: each run; hollow: only one has the number. The "
+        f"first run: {provenance(runs[0][0])} The others: {', '.join(ids[1:])}."
     )

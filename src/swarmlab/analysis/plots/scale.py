@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, ticker
 from matplotlib.figure import Figure
 
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:,g}")
 GOALS = ((1000, 60.0), (10_000, 900.0))  # servers, and seconds that a simulated day of them may take
 
 
@@ -36,26 +37,30 @@ def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
             _draw(left, arm, cells, "cpu_s_per_day", label)
             _draw(right, arm, cells, "rss_mib", style_of(arm).label)
         for size, seconds in GOALS:
-            left.plot([size], [seconds], "_", color="0.2", markersize=14, markeredgewidth=1.5)
+            left.plot([size], [seconds], "_", color="0.2", markersize=18, markeredgewidth=1.5, zorder=1)
             words = f"goal: {seconds:g} s"
             left.annotate(
-                words, (size, seconds), (0, -11), textcoords="offset points", ha="center", fontsize=SMALL
+                words, (size, seconds), (11, 0), textcoords="offset points", va="center", fontsize=SMALL
             )
-        left.set_ylabel("CPU seconds for a simulated day")
+        left.set_ylabel("CPU seconds for a simulated day (log scale)")
         right.set_ylabel("memory at its largest, MiB")
         left.legend(fontsize=SMALL, loc="upper left")
         for axes in (left, right):
-            axes.set_xlabel("servers")
+            axes.set_xlabel("servers (log scale)")
             axes.set_xscale("log")
-            axes.set_yscale("log")
+            axes.xaxis.set_major_formatter(PLAIN)
             draw_grid(axes, "both")
+        left.set_yscale("log")
+        left.yaxis.set_major_formatter(PLAIN)
+        left.set_xlim(right=3 * max(cell["servers"] for of in scenarios.values() for cell in of.values()))
+        right.set_ylim(bottom=0)
         figure.suptitle("Simulating a swarm: time and memory by its size")
         hours = next(iter(next(iter(scenarios.values())).values()))["simulated_s"] / 3600
         put_caption(
             figure,
             f"Each point: {hours:g} simulated hours in a process of its own, times 24 / {hours:g} for the day; of "
             f"several repeats the median. CPU time of one process on one core; other work on the machine still adds to "
-            f"it. {provenance(info)}",
+            f"it. Goals: what we set out to reach. {provenance(info)}",
         )
     return figure
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
+from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.sim_vs_real import REAL, SIMULATED
 from swarmlab.analysis.style import style_of
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from swarmlab.analysis.rebalance import History, Row
 
+BAND: Any = {"color": "0.85"}
+MEAN: Any = {"color": "0.4", "linestyle": "--", "linewidth": 1.0}
 SHOWN = (("moves", "moves"), ("blocks_loaded", "blocks loaded"), ("out_of_service_s", "out of service, s"))
 
 
@@ -37,8 +41,6 @@ def agreement_figure(
             axes = figure.add_subplot(grid[line, 0], sharex=first, sharey=first)
             first = first or axes
             _draw_times(axes, [row for row in history["balance"] if row["arm"] == arm], arm)
-            if line == 0:
-                axes.legend(fontsize=SMALL, loc="lower right")
             axes.tick_params(labelbottom=line == len(ordered) - 1)
         assert first is not None
         figure.axes[-1].set_xlabel("seconds since the first scenario began")
@@ -50,8 +52,17 @@ def agreement_figure(
             figure,
             f"Real: n = 1 swarm per arm. Simulated: n = {count} seeds; band: least to most, line: mean. Markers: real "
             f"(filled) and mean of the simulations (hollow) with least and most. {provenance(info)}",
+            put_legend(figure, _legend(), 3),
         )
     return figure
+
+
+def _legend() -> list[Any]:
+    return [
+        Line2D([], [], color="black", linewidth=1.4, label="real (in the arm's colour)"),
+        Line2D([], [], **MEAN, label="simulated, mean"),
+        Patch(**BAND, label="simulated, least to most"),
+    ]
 
 
 def _draw_times(axes: Axes, rows: Sequence[Row], arm: str) -> None:
@@ -64,18 +75,15 @@ def _draw_times(axes: Axes, rows: Sequence[Row], arm: str) -> None:
     times = sorted(by_time)
     if times:
         low, high = ([pick(by_time[t]) for t in times] for pick in (min, max))
-        axes.fill_between(times, low, high, step="post", color="0.85", label="simulated, least to most")
+        axes.fill_between(times, low, high, step="post", **BAND)
         axes.plot(
             times,
             [np.mean(by_time[t]) for t in times],
-            color="0.4",
-            linestyle="--",
-            linewidth=1.0,
-            label="mean",
+            **MEAN,
         )
     axes.plot(
         [row["t"] for row in real], [row["swarm_tps"] for row in real], color=style.color, drawstyle="steps-post",
-        linewidth=1.4, label="real",
+        linewidth=1.4,
     )  # fmt: skip
     axes.set_ylabel(f"{style.label}\ntokens/s")
     axes.set_ylim(bottom=0)
@@ -101,5 +109,5 @@ def _draw_metric(
     axes.set_ylim(len(ordered) - 0.5, -0.5)
     axes.set_yticks([])
     axes.set_xlabel(words)
-    axes.set_xlim(left=-0.02 * max(1.0, axes.get_xlim()[1]))
+    axes.set_xlim(left=-0.05 * max(1.0, axes.get_xlim()[1]))
     draw_grid(axes, "x")

