@@ -10,7 +10,7 @@ from swarmlab import doctor
 from swarmlab.errors import BadInput
 from swarmlab.health.capacity import GIB, BlockShape
 from swarmlab.health.swarm_plan import Place
-from swarmlab.scenarios.planning import machine, plans_of, shape_of, swarms_of
+from swarmlab.scenarios.planning import IMPORT_S, check_in_time, machine, plans_of, shape_of, swarms_of
 from swarmlab.settings import ARMS_OF, load
 
 NO_SERVERS = {"report_389", "appendix_e", "churn", "scale", "record_dht"}
@@ -67,7 +67,7 @@ def test_a_model_of_ones_own_is_known_by_its_config(tmp_path):
 def test_a_plan_that_fits_is_shown(capsys):
     # float16 swarms of the whole 65B, on one large GPU; no weights, no GPU and no download are needed
     arguments = ["--gpus", "141", "+exp=recovery_speed", "model=llama_65b", "swarm.torch_dtype=float16"]
-    assert doctor.main(["plan", *arguments]) == 0
+    assert doctor.main(["plan", *arguments, "swarm.start_deadline_s=900"]) == 0
     said = capsys.readouterr()
     assert "It fits." in said.out
     assert "25:55 gpu0" in said.out
@@ -75,18 +75,43 @@ def test_a_plan_that_fits_is_shown(capsys):
     assert said.err == ""
 
 
-def test_servers_that_load_too_slowly_are_noted_and_a_filled_store_helps(capsys):
-    arguments = [
-        "--gpus",
-        "141",
-        "+exp=recovery_speed",
-        "model=llama_65b_synthetic",
-        "swarm.torch_dtype=float16",
-    ]
-    assert doctor.main(["plan", *arguments]) == 0
-    assert "note: b1 loads for" in capsys.readouterr().out
-    assert doctor.main(["plan", "--stored", "--disk-mb-s", "3000", *arguments]) == 0
-    assert "note:" not in capsys.readouterr().out
+SLOW = ["--gpus", "141", "+exp=recovery_speed", "model=llama_65b_synthetic", "swarm.torch_dtype=float16"]
+
+
+def test_servers_that_load_too_slowly_are_refused_with_the_number_that_would_do(capsys):
+    assert doctor.main(["plan", *SLOW]) == 2
+    said = capsys.readouterr()
+    assert "It fits." not in said.out
+    assert said.err.startswith("swarmlab: swarm.start_deadline_s: '120' is not usable; allowed: at least ")
+    enough_s = int(said.err.split("at least ")[1].split(",")[0])
+    assert doctor.main(["plan", *SLOW, f"swarm.start_deadline_s={enough_s}"]) == 0
+    assert doctor.main(["plan", *SLOW, f"swarm.start_deadline_s={enough_s - 1}"]) == 2
+
+
+def test_a_filled_store_helps(capsys):
+    assert doctor.main(["plan", "--stored", "--disk-mb-s", "3000", *SLOW]) == 0
+    assert "It fits." in capsys.readouterr().out
+
+
+def test_time_that_passes_before_a_server_begins_to_load_counts():
+    settings, _ = load(["+exp=failover"])
+    settings.swarm.start_deadline_s = IMPORT_S - 1
+    with pytest.raises(BadInput, match=f"after {IMPORT_S:g} s until it begins"):
+        check_in_time(settings, plans_of(settings, [machine(8 * GIB)]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code"),
+    [
+        (["+exp=failover", "model=llama_65b", "cluster=slurm"], 0),
+        (["+exp=failover", "model=/not/on/this/machine"], 0),
+        (["+exp=nope"], 2),
+        (["+exp=failover", "seed=-1"], 2),
+    ],
+)
+def test_settings_are_checked_for_another_machine(overrides, code, capsys):
+    assert doctor.main(["settings", *overrides]) == code
+    assert len(capsys.readouterr().err.splitlines()) == (1 if code else 0)
 
 
 @pytest.mark.parametrize(

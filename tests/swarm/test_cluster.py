@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmlab.errors import BadInput, SwarmFailed
+from swarmlab.settings import STEERED, load
 from swarmlab.swarm import cluster, machine, network
 from swarmlab.swarm.cluster import CUDA_VISIBLE, ClusterSettings, deal, gpu_variables, starts_fresh
 from swarmlab.swarm.network import NetworkSettings
@@ -143,3 +144,24 @@ def test_servers_are_told_only_of_what_they_must_emulate():
         "rate_mbps": 100.0,
         "delay_s": 0.0025,
     }
+
+
+@pytest.mark.parametrize("experiment", STEERED)
+@pytest.mark.parametrize(
+    "cluster_settings",
+    [
+        ["cluster=slurm"],
+        ["cluster=ray", "cluster.address=10.1.0.1:6379"],
+        ["cluster=ray", "cluster.share_files=false"],
+    ],
+)
+def test_servers_that_are_steered_by_files_stay_on_this_machine(experiment, cluster_settings):
+    with pytest.raises(BadInput, match=rf"local, for \+exp={experiment}: it steers its servers by files"):
+        load([f"+exp={experiment}", *cluster_settings])
+    load([f"+exp={experiment}"])
+    load([f"+exp={experiment}", "cluster=ray"])  # on this machine, in the same folder
+    load(["+exp=failover", *cluster_settings])
+
+
+def test_a_stored_run_has_no_servers_to_steer():
+    load(["+exp=sim_vs_real", "cluster=slurm", "rebalance.run_dir=somewhere"])

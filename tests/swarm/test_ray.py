@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from swarmlab.record.load import load_run
+from swarmlab.swarm.ready import wait_for
 from tests.swarm.leftovers import Machine, short_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 RTT_S = 0.005
 RUN_S = 400
+END_S = 90  # a tenth of it on a machine with nothing else to do
+COMMAND = (
+    sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=failover", "scenarios=[kill_last]",
+    "arms=[swarmlab]", "cluster=ray",
+)  # fmt: skip
 
 pytestmark = [pytest.mark.swarm, pytest.mark.timeout(RUN_S + 60)]
 
@@ -26,8 +35,7 @@ def ray_run(tiny_model, tmp_path_factory):
     folder, machine = tmp_path_factory.mktemp("ray"), Machine(short_folder())
     done = subprocess.run(
         [
-            sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=failover", "scenarios=[kill_last]",
-            "arms=[swarmlab]", "cluster=ray", "cluster.share_files=false", "network=100mbit_5ms",
+            *COMMAND, "cluster.share_files=false", "network=100mbit_5ms",
             f"models_dir={tiny_model.path.parent}", "results_dir=runs",
         ],
         env={**machine.env(), "PYTHONPATH": str(ROOT / "src")},
@@ -35,6 +43,40 @@ def ray_run(tiny_model, tmp_path_factory):
     )  # fmt: skip
     yield done, folder / "runs/failover/latest", machine.left()
     shutil.rmtree(machine.temp_dir)
+
+
+@pytest.fixture(scope="module")
+def ended_run(tiny_model, tmp_path_factory):
+    """One that is told to end while tokens are generated, with all of its process group, as a batch system does it."""
+    folder, machine = tmp_path_factory.mktemp("ended"), Machine(short_folder())
+    run = subprocess.Popen(
+        [*COMMAND, f"models_dir={tiny_model.path.parent}", "results_dir=runs"],
+        env={**machine.env(), "PYTHONPATH": str(ROOT / "src")},
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: run.poll() is not None or steps_of(folder), RUN_S, "the first token")
+        with suppress(ProcessLookupError):  # it has failed; the test shows what it said
+            os.killpg(run.pid, signal.SIGTERM)
+        out, _ = run.communicate(timeout=END_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+    paths = [path for path in folder.glob("runs/failover/*") if not path.is_symlink()]
+    yield run.returncode, out, paths, machine.left()
+    shutil.rmtree(machine.temp_dir)
+
+
+def steps_of(folder):
+    return [path for path in folder.glob("runs/failover/*/history/steps.jsonl") if path.stat().st_size]
+
+
+def test_a_run_whose_whole_group_is_told_to_end_does_so_in_order(ended_run):
+    code, out, paths, left = ended_run
+    assert code == 128 + signal.SIGTERM, out
+    told = json.loads((paths[0] / "run.json").read_text())
+    assert (told["status"], told["reason"]) == ("interrupted", "SIGTERM")
+    assert left == []
 
 
 def test_the_session_survives_as_it_does_on_this_machine(ray_run):

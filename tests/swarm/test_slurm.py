@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from swarmlab.errors import BadInput, SwarmFailed
-from swarmlab.swarm import slurm, slurm_member
+from swarmlab.swarm import ray_process, slurm, slurm_member
 from swarmlab.swarm.slurm import JobOrder, job_script
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,10 @@ def test_the_command_prints_the_script_and_nothing_else(capsys):
         (["--sbatch=--x=1; rm -r .", "--", *EXP], "sbatch"),
         (["--", "seed=1"], "+exp"),
         (["--", *EXP, "cluster=ray"], "cluster"),
+        # what the run would refuse, before anybody waits in a queue for it
+        (["--", "+exp=nope"], "+exp: 'nope' is not usable"),
+        (["--", *EXP, "swarm.device=cuda"], "cluster.gpus_per_node: 0 is not usable"),
+        (["--", "+exp=rebalance"], "cluster: 'slurm' is not usable"),
     ],
 )
 def test_an_order_that_cannot_be_is_refused(capsys, arguments, field):
@@ -94,8 +98,15 @@ def test_an_order_that_cannot_be_is_refused(capsys, arguments, field):
     streams = capsys.readouterr()
     assert streams.out == ""
     assert streams.err.startswith(f"swarmlab: {field}")
+    assert streams.err.count("\n") == 1
     with pytest.raises(BadInput):
         JobOrder(EXP, nodes=0)
+
+
+def test_a_job_of_the_whole_65b_is_taken_though_this_machine_could_not_run_it(capsys):
+    overrides = ("+exp=failover", "model=llama_65b", "swarm.device=cuda", "swarm.torch_dtype=float16")
+    assert slurm.main(["--nodes", "3", "--gpus-per-node", "1", "--", *overrides]) == 0
+    assert "#SBATCH --nodes=3" in capsys.readouterr().out
 
 
 def test_who_waits_sees_all_of_what_is_published(tmp_path):
@@ -123,32 +134,9 @@ def played_ray(monkeypatch, tmp_path):
             f"echo x >> {tmp_path}/attempts\nif [ $(wc -l < {tmp_path}/attempts) -ge {succeeds_at} ]; then\n"
             'echo "Ray runtime started."; exec sleep 600; fi\necho "timed out during startup"; exit 1\n'
         )
-        monkeypatch.setattr(slurm_member, "RAY", ["sh", str(script)])
+        monkeypatch.setattr(ray_process, "SUPERVISOR", ["sh", str(script)])
 
     return play
-
-
-def test_ray_is_tried_again_and_ended_with_the_block(played_ray, tmp_path):
-    played_ray(2)
-    env = {**os.environ, "SLURM_JOB_ID": f"test-{os.getpid()}"}
-    folder = slurm_member.ray_folder(env)
-    folder.mkdir()
-    with slurm_member.ray_running([], env, tmp_path / "ray-0.log") as process:
-        assert process.poll() is None
-    assert process.poll() is not None
-    assert (tmp_path / "attempts").read_text() == "x\n" * 2
-    assert not folder.exists()
-
-
-def test_a_ray_that_never_starts_is_told_with_its_last_words(played_ray, tmp_path):
-    played_ray(99)
-    env = {**os.environ, "SLURM_JOB_ID": f"test-{os.getpid()}"}
-    with (
-        pytest.raises(SwarmFailed, match=r"does not start(.|\n)*timed out during startup"),
-        slurm_member.ray_running([], env, tmp_path / "ray-0.log"),
-    ):
-        pytest.fail("it was taken for running")
-    assert (tmp_path / "attempts").read_text() == "x\n" * slurm_member.START_TRIES
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -187,9 +175,8 @@ def test_the_others_join_and_stay_until_it_is_over(played_ray, monkeypatch, tmp_
 
 
 def test_one_that_joins_too_late_does_not_wait_for_what_is_over(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        slurm_member, "RAY", ["sh", "-c", "exec sleep 600"]
-    )  # its head is gone: it never starts
+    # its head is gone: it never starts
+    monkeypatch.setattr(ray_process, "SUPERVISOR", ["sh", "-c", "exec sleep 600"])
     for name, value in {"SLURM_JOB_ID": f"test-{os.getpid()}", "SLURM_PROCID": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")

@@ -108,6 +108,12 @@ class RunDir:
         if status == "complete":
             _point_latest(self.path)
 
+    def foresee(self, status: Status, *, reason: str) -> None:
+        """Write down how the run is about to end, in case that ending it is cut short; it still goes on."""
+        if self.status == "running":
+            ending = {**self.info, "status": status, "end_utc": _iso(datetime.now(UTC)), "reason": reason}
+            write_json(self.path / "run.json", ending)
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from swarmlab.types import Span
 CACHE_OPTION = "--attn_cache_tokens"
 # Of a server on a GPU: CUDA's context and what torch keeps for products; an assumption.
 CONTEXT_BYTES = 600 * 2**20
+# From a server's start until it begins to load: imports and joining the DHT, measured on two busy cores.
+IMPORT_S = 20.0
 
 
 def plans_of(
@@ -127,16 +130,22 @@ def shape_of(settings: RunSettings) -> BlockShape:
         raise BadInput("model.path", str(folder), f"a folder with a Llama's config.json ({error})") from None
 
 
-def too_slow(settings: RunSettings, plans: Sequence[Plan]) -> str:
-    """Whether a server would not be ready in time, in words; empty if all are."""
-    slowest = max((row for one in plans for row in one.rows), key=lambda row: row.load_s)
-    deadline_s = settings.swarm.start_deadline_s
-    if slowest.load_s <= deadline_s:
-        return ""
-    return (
-        f"{slowest.holder.name} loads for {slowest.load_s:.0f} s, and swarm.start_deadline_s is {deadline_s:g}: raise "
-        "it, or fill a block store first (python -m swarmlab.bridge.fill_store; plan with --stored)"
+def check_in_time(settings: RunSettings, plans: Sequence[Plan]) -> None:
+    """
+    :raises BadInput: if a server would not be ready by the deadline, naming the seconds that it takes by estimate
+    """
+    name, slowest = max(
+        ((one.name, row) for one in plans for row in one.rows), key=lambda named: named[1].load_s
     )
+    needed_s, deadline_s = slowest.load_s + IMPORT_S, settings.swarm.start_deadline_s
+    if needed_s <= deadline_s:
+        return
+    allowed = (
+        f"at least {math.ceil(needed_s)}, by estimate ({name}: {slowest.holder.name} loads for {slowest.load_s:.0f} s, "
+        f"after {IMPORT_S:g} s until it begins); or fill a block store first (python -m swarmlab.bridge.fill_store; "
+        "plan with --stored)"
+    )
+    raise BadInput("swarm.start_deadline_s", f"{deadline_s:g}", allowed)
 
 
 def is_here(settings: RunSettings) -> str:

@@ -109,6 +109,19 @@ def _check_gpus(cluster: ClusterSettings, device: str) -> None:
         raise BadInput("cluster.start", "fork", "fresh or auto with a GPU: CUDA does not survive a fork")
 
 
+def check_files_reach(cluster: ClusterSettings, experiment: str) -> None:
+    """For an experiment that steers its servers by files beside them, such as gates that hold a reload.
+
+    :raises BadInput: if servers would not see them
+    """
+    if cluster.kind == "local" or (cluster.kind == "ray" and cluster.address is None and cluster.share_files):
+        return
+    allowed = (
+        f"local, for +exp={experiment}: it steers its servers by files, which do not reach other machines"
+    )
+    raise BadInput("cluster", cluster.kind, allowed)
+
+
 def starts_fresh(cluster: ClusterSettings, device: str) -> bool:
     """Whether each server starts a Python of its own."""
     return cluster.start == "fresh" or (cluster.start == "auto" and device.startswith("cuda"))

@@ -291,8 +291,12 @@ def deploy(
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """SIGTERM unwinds the stack as Ctrl-C does, so that the swarm is torn down (main thread only)."""
-    if threading.current_thread() is not threading.main_thread():
+    """SIGTERM unwinds the stack as Ctrl-C does, so that the swarm is torn down (main thread only).
+
+    Whoever has a handler of their own keeps it.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 

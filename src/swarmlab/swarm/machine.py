@@ -17,8 +17,9 @@ LOOPBACK = "127.0.0.1"
 # An address of the block kept for documentation: nobody is there, and connecting a datagram socket sends nothing.
 NOWHERE = ("198.51.100.1", 9)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# What the longest path in it, swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock, leaves of the limit.
-MAX_TEMP_ROOT_BYTES = MAX_SOCKET_PATH_BYTES - 58
+# The longest paths in it: swarmlab-XXXXXXXX/NNNNN/torch-shm-dir-XXXXXX/manager.sock, and Ray's
+# swarmlab-XXXXXXXX/session_YYYY-MM-DD_hh-mm-ss_XXXXXX_NNNNNNN/sockets/plasma_store.
+SWARM_SOCKET_BYTES, RAY_SOCKET_BYTES = 58, 84
 
 
 def address_of(bind: str) -> str:
@@ -54,14 +55,15 @@ def boot_id() -> str:
         return socket.gethostname()
 
 
-def make_temp_dir(prefix: str = "swarmlab-") -> Path:
+def make_temp_dir(prefix: str = "swarmlab-", inside_bytes: int = SWARM_SOCKET_BYTES) -> Path:
     """A new folder that sockets may live in: their paths are limited, and some systems have long ones.
 
+    :param inside_bytes: what the longest path in it takes, with the name of the folder itself
     :raises BadInput: if there is no such place
     """
-    roots = (Path(tempfile.gettempdir()), Path("/tmp"))
+    roots, limit = (Path(tempfile.gettempdir()), Path("/tmp")), MAX_SOCKET_PATH_BYTES - inside_bytes
     for root in roots:
-        if len(os.fsencode(root)) <= MAX_TEMP_ROOT_BYTES and os.access(root, os.W_OK):
+        if len(os.fsencode(root)) <= limit and os.access(root, os.W_OK):
             return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-    allowed = f"a writable folder whose path has at most {MAX_TEMP_ROOT_BYTES} bytes (sockets live in it)"
+    allowed = f"a writable folder whose path has at most {limit} bytes (sockets live in it)"
     raise BadInput("TMPDIR", str(roots[0]), allowed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import threading
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import swarmlab
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.machine import LOOPBACK, boot_id, make_temp_dir
+from swarmlab.swarm.local import free_ports
+from swarmlab.swarm.machine import LOOPBACK, RAY_SOCKET_BYTES, boot_id, make_temp_dir
 from swarmlab.swarm.node import NodeAgent, NodeOrder
-from swarmlab.swarm.remote import NodeLost, RemoteNursery
+from swarmlab.swarm.ray_process import RAY_ENV, new_token, ray_running
+from swarmlab.swarm.remote import NoAnswer, NodeLost, RemoteNursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 STRATEGY = {"spread": "STRICT_SPREAD", "packed": "PACK"}
 MIN_STORE_BYTES = 80 * 2**20  # nothing large goes through Ray's object store
 CALLS_AT_ONCE = 8
-# Ray reports usage to its makers and wants a token from whoever joins; neither makes sense for a cluster of one
-# machine that lives as long as the run. One that somebody else started keeps its own rules.
-OWN_CLUSTER_ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+ANSWER_S = 60.0  # for a call that has no deadline of its own
+LET_GO_S = 10.0  # for what is left of Ray to let go of this process
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def joined(
     :raises SwarmFailed: if it cannot be joined, or has no room
     """
     with ExitStack() as stack:
-        ray = stack.enter_context(_connected(cluster))
+        ray = stack.enter_context(_connected(cluster, run_dir))
         group = stack.enter_context(_reserved(ray, cluster, deadline_s))
         hosts = []
         for index in range(cluster.nodes):
@@ -65,45 +65,66 @@ def joined(
                 bind=cluster.bind,
             )
             call = stack.enter_context(_actor(ray, cluster, group, index, order))
-            hosts.append(RemoteNursery(order.name, call, run_dir, on_exit))
+            hosts.append(RemoteNursery(order.name, call, run_dir, on_exit, deadline_s))
             stack.callback(hosts[-1].stop)
         yield hosts
 
 
 @contextmanager
-def _connected(cluster: ClusterSettings) -> Iterator[Any]:
+def _connected(cluster: ClusterSettings, run_dir: Path) -> Iterator[Any]:
     """Ray itself, joined or started for this run."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with ExitStack() as stack:
-        options: dict[str, Any] = {"address": cluster.address}
-        if cluster.address is None:
-            for name, value in OWN_CLUSTER_ENV.items():
-                os.environ.setdefault(name, value)
-            temp_dir = make_temp_dir()
-            stack.callback(shutil.rmtree, temp_dir, ignore_errors=True)
-            options = {
-                "num_cpus": max(1, round(cluster.nodes * cluster.cpus_per_node)),
-                "num_gpus": cluster.nodes * cluster.gpus_per_node or None,
-                "include_dashboard": False,
-                "object_store_memory": MIN_STORE_BYTES,
-                "_node_ip_address": LOOPBACK,
-                "_temp_dir": str(temp_dir),
-            }
+        address = cluster.address or stack.enter_context(_own_ray(cluster, run_dir / "logs/ray.log"))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray  # noqa: PLC0415 - after its variables are set
 
         try:
             with _handlers_kept():
                 ray.init(
+                    address,
                     logging_level=logging.ERROR,
                     log_to_driver=False,
                     configure_logging=False,
                     namespace="swarmlab",
-                    **options,
                 )
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise SwarmFailed(f"cannot join Ray at {cluster.address or 'this machine'}: {error}") from None
-        stack.callback(ray.shutdown)
+        stack.callback(bounded, ray.shutdown, LET_GO_S)
         yield ray
+
+
+@contextmanager
+def _own_ray(cluster: ClusterSettings, log_path: Path) -> Iterator[str]:
+    """A Ray of this machine alone, for this run; its address."""
+    for name, value in {**RAY_ENV, "RAY_AUTH_TOKEN": new_token()}.items():
+        os.environ.setdefault(name, value)  # Ray reads them once in the life of a process
+    folder, (port,) = make_temp_dir(inside_bytes=RAY_SOCKET_BYTES), free_ports(1, set())
+    options = [
+        "--head",
+        f"--node-ip-address={LOOPBACK}",
+        f"--port={port}",
+        f"--temp-dir={folder}",
+        f"--num-cpus={max(1, round(cluster.nodes * cluster.cpus_per_node))}",
+        *([f"--num-gpus={gpus}"] if (gpus := cluster.nodes * cluster.gpus_per_node) else []),
+        f"--object-store-memory={MIN_STORE_BYTES}",
+        "--include-dashboard=false",
+        "--min-worker-port=0",  # any, so that two runs can be on one machine
+        "--max-worker-port=0",
+    ]
+    with ray_running(options, os.environ, folder, log_path):
+        yield f"{LOOPBACK}:{port}"
+
+
+def bounded(step: Callable[[], Any], limit_s: float) -> None:
+    """Do something that may hang or fail when the cluster is gone; after the limit go on without it."""
+
+    def attempt() -> None:
+        with suppress(Exception):
+            step()
+
+    thread = threading.Thread(target=attempt, name="ray teardown", daemon=True)
+    thread.start()
+    thread.join(limit_s)
 
 
 @contextmanager
@@ -139,8 +160,7 @@ def _reserved(ray: Any, cluster: ClusterSettings, deadline_s: float) -> Iterator
             )
         yield group
     finally:
-        with suppress(Exception):  # the cluster itself may be gone
-            remove_placement_group(group)
+        bounded(lambda: remove_placement_group(group), LET_GO_S)
 
 
 @contextmanager
@@ -164,19 +184,20 @@ def _actor(
         .remote(order)
     )
 
-    def call(method: str, *args: Any, **options: Any) -> Any:
+    def call(method: str, *args: Any, limit_s: float = ANSWER_S, **options: Any) -> Any:
         try:
-            return ray.get(getattr(agent, method).remote(*args, **options))
+            return ray.get(getattr(agent, method).remote(*args, **options), timeout=limit_s)
         except ray.exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from None
+        except ray.exceptions.GetTimeoutError:
+            raise NoAnswer(f"no answer to {method} within {limit_s:.0f} s") from None
         except ray.exceptions.RayError as error:
             raise NodeLost(str(error)) from None
 
     try:
         yield call
     finally:
-        with suppress(Exception):  # it, or the cluster, may be gone
-            ray.kill(agent)
+        bounded(lambda: ray.kill(agent), LET_GO_S)
 
 
 class RayAgent(NodeAgent):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 NEWS_S = 0.5
+STOP_S = 20.0  # for all processes there to end
 LEAVE_S = 15.0
+MARGIN_S = 10.0  # of an answer over what was asked for
 CLOCK_TRIES = 9
 
 
@@ -24,21 +26,31 @@ class NodeLost(Exception):
     """The machine, or our process on it, is gone."""
 
 
+class NoAnswer(NodeLost):
+    """It did not answer in time; perhaps it still lives."""
+
+
 class RemoteNursery:
     """Stands for the ``NodeAgent`` on the other end of ``call``.
 
     :param name: of the machine, in messages
-    :param call: calls a method of the agent by its name; raises NodeLost if the machine is gone, and whatever the
-        method raises
+    :param call: calls a method of the agent by its name, with ``limit_s`` for the answer; raises NodeLost if the
+        machine is gone, NoAnswer at the limit, and whatever the method raises
     :param run_dir: where its logs and events are gathered
     :param on_exit: called from a thread with each child whose group is gone
+    :param deadline_s: for the agent to come up
     """
 
     def __init__(
-        self, name: str, call: Callable[..., Any], run_dir: Path, on_exit: Callable[[Child], None]
+        self,
+        name: str,
+        call: Callable[..., Any],
+        run_dir: Path,
+        on_exit: Callable[[Child], None],
+        deadline_s: float = 120.0,
     ) -> None:
         self.name, self._call, self._run_dir, self._on_exit = name, call, run_dir, on_exit
-        facts = self._ask("facts")
+        facts = self._ask("facts", limit_s=deadline_s)
         self.address, self.gpus = str(facts["address"]), tuple(facts["gpus"])
         self.hostname, self.temp_dir = str(facts["hostname"]), Path(facts["temp_dir"])
         self.is_here = facts["boot_id"] == boot_id()
@@ -51,7 +63,7 @@ class RemoteNursery:
         self._follower.start()
 
     def wait_ready(self, deadline_s: float) -> float:
-        return self._ask("wait_ready", deadline_s)
+        return self._ask("wait_ready", deadline_s, limit_s=deadline_s + MARGIN_S)
 
     def spawn(
         self,
@@ -98,12 +110,12 @@ class RemoteNursery:
     def stop(self) -> None:
         """End every process there, and take the last of what they wrote."""
         try:
-            self._call("stop")
+            self._call("stop", limit_s=STOP_S)
             self._stopped.set()
             self._follower.join(LEAVE_S)
             self._call("leave")
         except NodeLost:
-            self._stopped.set()  # and nothing is left there
+            self._stopped.set()  # and nothing is left there: what runs a nursery takes it along
 
     def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         try:
@@ -126,15 +138,19 @@ class RemoteNursery:
         try:
             while True:
                 is_last_look = self._stopped.is_set()
-                if not self._take(self._call("news", NEWS_S)) and is_last_look:
+                if not self._look() and is_last_look:
                     break
         except NodeLost:
             pass
         for pid in list(self._children):
             self._bury(pid, -9)
 
-    def _take(self, news: dict[str, Any]) -> bool:
-        """Whether there was any."""
+    def _look(self) -> bool:
+        """Whether there was any news; a machine that is slow to answer has none."""
+        try:
+            news = self._call("news", NEWS_S)
+        except NoAnswer:
+            return False
         for name, data in news["files"].items():
             self._append(name, data)
         for pid, status in news["exits"]:

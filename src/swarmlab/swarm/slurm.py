@@ -9,15 +9,16 @@ into a folder that all see; the others read it and join; then the first runs the
 
 from __future__ import annotations
 
-import argparse
+import os
 import re
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swarmlab.errors import BadInput
+from swarmlab.errors import Arguments, BadInput, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +86,7 @@ def job_script(order: JobOrder, python: str = sys.executable) -> str:
         "set -eu",
         f"cd {shlex.quote(str(ROOT))}",
         f"export PYTHONPATH={shlex.quote(str(ROOT / 'src'))}",
-        f"export SWARMLAB_NODES={order.nodes} SWARMLAB_GPUS_PER_NODE={order.gpus_per_node}",
-        f"export SWARMLAB_CPUS_PER_NODE={order.cpus_per_node}",
+        f"export {' '.join(f'{name}={value}' for name, value in _told(order).items())}",
         f"umask 077; mkdir -p {folder}",
         # an experiment that fails must not cost the other tasks the time to end their part of Ray
         f"srun --kill-on-bad-exit=0 {shlex.join(member)} {folder} {shlex.join(order.overrides)}",
@@ -94,9 +94,29 @@ def job_script(order: JobOrder, python: str = sys.executable) -> str:
     return "\n".join(lines) + "\n"
 
 
+def refusal(order: JobOrder, python: str = sys.executable) -> str:
+    """Why the run would refuse the job's settings, in one line; empty if it takes them.
+
+    Asked of the very interpreter that the job uses, with what the job will tell it of its machines.
+    """
+    command = [python, "-m", "swarmlab.doctor", "settings", "cluster=slurm", *order.overrides]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **_told(order)}
+    asked = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return "" if asked.returncode == 0 else asked.stderr.strip().rpartition("\n")[2]
+
+
+def _told(order: JobOrder) -> dict[str, str]:
+    """What ``configs/cluster/slurm.yaml`` reads."""
+    return {
+        "SWARMLAB_NODES": str(order.nodes),
+        "SWARMLAB_GPUS_PER_NODE": str(order.gpus_per_node),
+        "SWARMLAB_CPUS_PER_NODE": str(order.cpus_per_node),
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the script; exit code 2 for bad input."""
-    parser = argparse.ArgumentParser(
+    """Print the script; exit code 2 for bad input, also for what the run would refuse."""
+    parser = Arguments(
         prog="python -m swarmlab.swarm.slurm",
         description="Print a job script; give it to sbatch: ... | sbatch",
     )
@@ -111,10 +131,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="+", help="of python -m swarmlab.run, after --")
     given = vars(parser.parse_args(argv))
     try:
-        sys.stdout.write(job_script(JobOrder(**given)))
+        order = JobOrder(**given)
     except BadInput as error:
-        sys.stderr.write(f"swarmlab: {error}\n")
-        return 2
+        return refuse(error)
+    if said := refusal(order):
+        return refuse(said.removeprefix("swarmlab: "))
+    sys.stdout.write(job_script(order))
     return 0
 
 

@@ -7,41 +7,26 @@ and stay until then. Whoever joins must know the token in the folder, which only
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.local import PORTS, free_ports
 from swarmlab.swarm.machine import address_of
-from swarmlab.swarm.ready import log_tail, wait_for
+from swarmlab.swarm.ray_process import RAY_ENV, new_token, ray_running
+from swarmlab.swarm.ready import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 ADDRESS, TOKEN, OVER = "address", "token", "over"
 JOIN_S = 600.0  # machines of a job do not start at the same moment
-START_S, START_TRIES = 120.0, 3
-STARTED = b"Ray runtime started"  # printed by `ray start` when this machine's part of it is up
-LEAVE_S = 20.0
-# Its workers' ports are kept away from those of servers.
+# The ports of Ray's workers are kept away from those of servers.
 WORKER_PORTS = ["--min-worker-port=10002", f"--max-worker-port={PORTS.start - 1}"]
-RAY = [
-    sys.executable,
-    "-m",
-    "ray.scripts.scripts",
-    "start",
-    "--block",
-    "--disable-usage-stats",
-    *WORKER_PORTS,
-]
 
 
 def publish(folder: Path, name: str, text: str) -> None:
@@ -78,82 +63,17 @@ def ray_folder(env: Mapping[str, str]) -> Path:
     return Path("/tmp", f"swarmlab-job-{env['SLURM_JOB_ID']}")
 
 
-@contextmanager
-def ray_running(
-    options: Sequence[str],
-    env: Mapping[str, str],
-    log_path: Path,
-    in_vain: Callable[[], bool] = lambda: False,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Ray's processes of this machine, up; ended with the block, and nothing of them is left.
-
-    :param log_path: what they print
-    :param in_vain: whether to wait no longer for them
-    :raises SwarmFailed: if they do not come up
-    """
-    try:
-        process = _started(options, env, log_path, in_vain)
-        try:
-            yield process
-        finally:
-            _end(process)
-    finally:
-        shutil.rmtree(ray_folder(env), ignore_errors=True)
-
-
-def _started(
-    options: Sequence[str], env: Mapping[str, str], log_path: Path, in_vain: Callable[[], bool]
-) -> subprocess.Popen[bytes]:
-    """On a busy machine Ray gives up after 30 s, and the next attempt succeeds."""
-    for _ in range(START_TRIES):
-        if (process := _attempt(options, env, log_path, in_vain)) is not None:
-            return process
-        if in_vain():
-            break
-    raise SwarmFailed(
-        f"Ray does not start on {socket.gethostname()}; the end of {log_path}:\n{log_tail(log_path)}"
-    )
-
-
-def _attempt(
-    options: Sequence[str], env: Mapping[str, str], log_path: Path, in_vain: Callable[[], bool]
-) -> subprocess.Popen[bytes] | None:
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [*RAY, *options], env=dict(env), stdout=log, stderr=log, start_new_session=True
-        )
-
-    def decided() -> bool:
-        return STARTED in log_path.read_bytes() or process.poll() is not None or in_vain()
-
-    with suppress(TimeoutError):
-        wait_for(decided, START_S, "Ray is up")
-    if process.poll() is None and STARTED in log_path.read_bytes():
-        return process
-    _end(process)
-    return None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(LEAVE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
 def lead(folder: Path, overrides: Sequence[str]) -> int:
     """Task 0: the exit code of the experiment."""
     host = address_of("node")
     port = free_ports(1, set(), host)[0]
-    publish(folder, TOKEN, secrets.token_hex(32))
+    publish(folder, TOKEN, new_token())
     env = {**os.environ, **_ray_env(folder), "SWARMLAB_RAY_ADDRESS": f"{host}:{port}"}
     head = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
-    options = [*head, f"--temp-dir={ray_folder(env)}", *resources(env)]
+    options = [*head, f"--temp-dir={ray_folder(env)}", *WORKER_PORTS, *resources(env)]
     code = 1
     try:
-        with ray_running(options, env, folder / "ray-0.log"):
+        with ray_running(options, env, ray_folder(env), folder / "ray-0.log"):
             publish(folder, ADDRESS, f"{host}:{port}")
             command = [sys.executable, "-m", "swarmlab.run", "cluster=slurm", *overrides]
             code = subprocess.run(command, env=env, check=False).returncode
@@ -169,9 +89,10 @@ def follow(folder: Path) -> int:
     if over.exists():
         return 0
     env = {**os.environ, **_ray_env(folder)}
-    options = [f"--address={address}", f"--node-ip-address={address_of('node')}", *resources(env)]
+    own = [f"--address={address}", f"--node-ip-address={address_of('node')}"]
+    options, log_path = [*own, *WORKER_PORTS, *resources(env)], folder / f"ray-{env['SLURM_PROCID']}.log"
     try:
-        with ray_running(options, env, folder / f"ray-{env['SLURM_PROCID']}.log", over.exists) as ray:
+        with ray_running(options, env, ray_folder(env), log_path, over.exists) as ray:
             while not over.exists():
                 if ray.poll() is not None:
                     return 1
@@ -183,13 +104,7 @@ def follow(folder: Path) -> int:
 
 
 def _ray_env(folder: Path) -> dict[str, str]:
-    return {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(folder / TOKEN),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # nothing is served through Ray that would have to be finished first
-        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
-    }
+    return {**RAY_ENV, "RAY_AUTH_TOKEN_PATH": str(folder / TOKEN)}
 
 
 def main() -> int:
