@@ -33,4 +33,4 @@ def small_disk(tmp_path):
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting a small disk is not permitted here")
     yield SmallDisk(folder)
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a test may have a file open

@@ -68,6 +68,18 @@ def test_a_line_that_a_full_disk_cut_short_is_left_out(tmp_path):
     assert [row["kind"] for row in read_events(tmp_path / "e")[0]] == ["servers"]
 
 
+def test_after_a_full_disk_the_next_line_is_whole_again(small_disk):
+    log, ballast = EventLog(small_disk.folder / "e"), small_disk.fill(leave_bytes=4096)
+    for number in range(100):
+        log.log("info", f"line {number}")
+    told = len(read_events(small_disk.folder / "e")[0])
+    assert 0 < told < 100
+    ballast.unlink()
+    log.log("info", "space again")
+    rows = read_events(small_disk.folder / "e")[0]
+    assert [row["line"] for row in rows] == [f"line {number}" for number in range(told)] + ["space again"]
+
+
 def test_a_full_disk_does_not_stop_the_server():
     log = EventLog("/dev/full")
     log.emit("logs", level="info", line="x")

@@ -33,11 +33,12 @@ def test_it_goes_where_the_file_says_and_stays_when_it_is_there(tmp_path):
     assert not told.reconsider(VIEW, there, None, RNG).moved
 
 
-@pytest.mark.parametrize("text", ["", "x", "4", "6:2", "-1:3", "1:2:3"])
+@pytest.mark.parametrize("text", ["", "x", "4", "6:2", "-1:3", "1:2:3", "0:3", "2:7", "14:18", "99:103"])
 def test_a_file_that_says_nothing_moves_nobody(tmp_path, text):
     (tmp_path / "told").write_text(text)
-    here = Server("me", 4, 1.0, Span(0, 4))
-    assert not Told(str(tmp_path / "told")).reconsider(VIEW, here, None, RNG).moved
+    here, told = Server("me", 4, 1.0, Span(0, 4)), Told(str(tmp_path / "told"))
+    assert not told.reconsider(VIEW, here, None, RNG).moved
+    assert told.choose(VIEW, Server("me", 4, 1.0), RNG).target == Span(0, 4)
 
 
 def test_options_are_strings_on_the_way_and_values_here():
@@ -64,6 +65,14 @@ def test_options_are_strings_on_the_way_and_values_here():
         ({"load_deadline_s": "inf"}, "load_deadline_s"),
         ({"policy": "best"}, "policy"),
         ({"policy_settings": '{"speed": 1}'}, "speed"),
+        ({"policy_settings": "{grace_s: 1}"}, "policy_settings"),
+        ({"policy_settings": "[1]"}, "policy_settings"),
+        ({"policy": "told"}, "told_path"),
+        ({"mean_choice_delay_s": "-1"}, "mean_choice_delay_s"),
+        ({"seed": "x"}, "seed"),
+        ({"seed": "-1"}, "seed"),
+        ({"store_max_bytes": "10GB"}, "store_max_bytes"),
+        ({"store_max_bytes": "0"}, "store_max_bytes"),
     ],
 )
 def test_an_option_that_cannot_be_is_named(wrong, field):

@@ -26,6 +26,7 @@ class EventLog:
     def __init__(self, path: Path | str | None) -> None:
         self._lock = threading.Lock()
         self._fd: int | None = None
+        self._torn = False  # the last line has no end
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -44,11 +45,10 @@ class EventLog:
         if self._fd is None:
             return
         with self._lock:
-            try:
-                os.write(self._fd, line.encode())
-            except OSError:
-                # the disk is full: a server must not fail for want of a line about itself
-                return
+            raw = ("\n" * self._torn + line).encode()
+            # a full disk takes a part of it or nothing: a server must not fail for want of a line about itself
+            with suppress(OSError):
+                self._torn = os.write(self._fd, raw) < len(raw)
 
     def log(self, level: str, line: str, **fields: Any) -> None:
         """A row of kind ``logs``."""

@@ -52,12 +52,12 @@ def options_of(args: Mapping[str, Any]) -> Options:
         (JSON), ``mean_choice_delay_s`` of the policy, and the fields of :class:`Options`, all as strings
     :raises BadInput: for an option that cannot be
     """
-    name = args.get("policy", "swarmlab")
-    policy: Any = Told(args["told_path"]) if name == TOLD else policy_of(name, args.get("policy_settings"))
+    policy: Any = _policy(args)
     if "mean_choice_delay_s" in args:
-        policy = replace(policy, mean_choice_delay_s=_number(args, "mean_choice_delay_s"))
-    seconds = {key: _number(args, key) for key in SECONDS if key in args}
-    return Options(policy, args.get("reload", "auto"), seed=int(args.get("seed", 0)), **seconds)
+        policy = replace(policy, mean_choice_delay_s=_seconds(args, "mean_choice_delay_s"))
+    _store_limit(args)
+    seconds = {key: _seconds(args, key) for key in SECONDS if key in args}
+    return Options(policy, args.get("reload", "auto"), seed=_whole(args, "seed", 0, at_least=0), **seconds)
 
 
 def loader_of(args: Mapping[str, Any], server: Any) -> BlockLoader:
@@ -66,12 +66,44 @@ def loader_of(args: Mapping[str, Any], server: Any) -> BlockLoader:
     :param args: ``store_dir`` and ``store_max_bytes``, or neither
     :param server: petals' ``Server``
     """
-    limit = int(args["store_max_bytes"]) if args.get("store_max_bytes") else None
-    return block_source.loader_of(BlockRecipe.of_server(server), args.get("store_dir"), limit)
+    return block_source.loader_of(BlockRecipe.of_server(server), args.get("store_dir"), _store_limit(args))
 
 
-def _number(args: Mapping[str, Any], name: str) -> float:
+def _policy(args: Mapping[str, Any]) -> Any:
+    name, settings = args.get("policy", "swarmlab"), args.get("policy_settings")
+    if name == TOLD:
+        if not args.get("told_path"):
+            raise BadInput("told_path", args.get("told_path"), "a file with one line, start:end")
+        return Told(args["told_path"])
     try:
-        return float(args[name])
+        return policy_of(name, settings)
+    except BadInput:
+        raise
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadInput(
+            "policy_settings", settings, f"fields of the policy as a JSON object ({error})"
+        ) from None
+
+
+def _store_limit(args: Mapping[str, Any]) -> int | None:
+    return _whole(args, "store_max_bytes", None, at_least=1)
+
+
+def _whole(args: Mapping[str, Any], name: str, otherwise: Any, at_least: int) -> Any:
+    given = args.get(name)
+    if given is None:
+        return otherwise
+    if str(given).isascii() and str(given).isdigit() and int(given) >= at_least:
+        return int(given)
+    raise BadInput(name, given, f"a whole number, {at_least} or more")
+
+
+def _seconds(args: Mapping[str, Any], name: str) -> float:
+    allowed = "seconds, 0 or more"
+    try:
+        given = float(args[name])
     except ValueError:
-        raise BadInput(name, args[name], "seconds, 0 or more") from None
+        raise BadInput(name, args[name], allowed) from None
+    if not 0 <= given < math.inf:
+        raise BadInput(name, args[name], allowed)
+    return given
