@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from swarmlab.types import Decision, Intent
 
 LAPSE_S = (30.0, 120.0)
+HOLE = "hole"  # why a server checks before it is time
+GOLDEN = 0.618033988749895  # multiples of it, less whole numbers, are spread evenly
 
 
 class ServerLife:
@@ -43,6 +45,8 @@ class ServerLife:
         self.span: Span | None = None
         self._memory: Memory | None = None
         self._before: Memory | None = None
+        self._waits, self._phase = False, index * GOLDEN % 1.0
+        world.lives.append(self)
         self._record: ServerRecord | None = None
         self._known: Server | None = None
         self._reload: ReloadAccount | None = None
@@ -56,7 +60,7 @@ class ServerLife:
             if visit.start_s >= world.settings.duration_s:
                 return
             yield world.env.timeout(visit.start_s - world.now_s)
-            life = world.env.process(self._live())
+            life = self._life = world.env.process(self._live())
             if visit.end_s >= world.settings.duration_s:
                 return
             yield world.env.timeout(visit.end_s - world.now_s)
@@ -73,13 +77,30 @@ class ServerLife:
                 yield from self._choose_and_load(None)
             wait_s = self._first_check_s()
             while True:
-                yield self.world.env.timeout(wait_s)
+                yield from self._wait(wait_s)
                 decision = self._check()
                 if decision.moved:
                     yield from self._carry_out(decision)
                 wait_s = self._next_check_s() if decision.check_again_s is None else decision.check_again_s
         except simpy.Interrupt as interrupt:
             self._end(Ending(interrupt.cause))
+
+    def _wait(self, wait_s: float) -> ProcessGenerator:
+        self._waits = True
+        try:
+            yield self.world.env.timeout(wait_s)
+        except simpy.Interrupt as interrupt:
+            if interrupt.cause is not HOLE:
+                raise
+        finally:
+            self._waits = False
+
+    def watch(self, watch_s: float) -> ProcessGenerator:
+        """One of the looks between checks, at this server's own moment within the next ``watch_s``."""
+        world = self.world
+        yield world.env.timeout(watch_s * self._phase)
+        if self._waits and world.must_check(self._server(), self._memory):
+            self._life.interrupt(HOLE)
 
     def _hold(self, span: Span) -> None:
         # It is there, with all blocks loaded, when the simulation begins.
@@ -121,7 +142,7 @@ class ServerLife:
         # A move that was not announced before: say so, and withdraw it if something speaks against it by then.
         world, then = self.world, self.world.dht.view(self.world.now_s)
         self._announce(self.span, ServerState.ONLINE, intent)
-        yield world.env.timeout(world.settings.announce_delay_s)
+        yield world.env.timeout(world.settings.announce_delay_s + world.settings.view_age_s)
         if world.objection(self._server(), decision, intent, then):
             self._announce(self.span, ServerState.ONLINE)
             self._memory = replace(self._before, wish=None, testimony=None) if self._before else None
@@ -163,10 +184,7 @@ class ServerLife:
     def _serve(self, span: Span | None) -> None:
         # What is not served is counted up to now with what was served until now.
         self._count_lost()
-        if span is None:
-            self.world.serving.pop(self.member.name, None)
-        else:
-            self.world.serving[self.member.name] = span
+        self.world.serve(self.member.name, span)
 
     def _count_lost(self) -> None:
         if self._reload is not None:
@@ -195,6 +213,7 @@ class ServerLife:
             self._announce(self._record.span, ServerState.OFFLINE)
         self._log_state(ending)
         self.world.dht.end_renewing(self.member.name, self.world.now_s)
+        self.world.watch_holes()
         self.span, self._memory, self._record = None, None, None
 
     def _announce(self, span: Span | None, state: ServerState, intent: Intent | None = None) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from swarmlab.placement.layout import Floats
     from swarmlab.placement.policy import Policy, Server
     from swarmlab.sim.population import Member
+    from swarmlab.sim.processes import ServerLife
     from swarmlab.sim.settings import SimSettings
     from swarmlab.types import Decision, Intent, ServerRecord, Span, SwarmView
 
@@ -58,6 +59,7 @@ class World:
 
     :param serving: the blocks each present server really serves; servers that serve nothing are not in it
     :param present: servers that are in the swarm, by name
+    :param lives: all servers of the population, there or not
     :param history: what has happened, in order
     """
 
@@ -68,6 +70,7 @@ class World:
     serving: dict[str, Span] = field(default_factory=dict)
     present: dict[str, Member] = field(default_factory=dict)
     loading: set[str] = field(default_factory=set)
+    lives: list[ServerLife] = field(default_factory=list, repr=False)
     history: list[Event] = field(default_factory=list)
     n_checks: int = 0
 
@@ -76,6 +79,8 @@ class World:
         news = (sim.n_blocks, sim.view_age_s, sim.update_period_s, sim.expiration_s, sim.announce_delay_s)
         policy = self.arm.policy
         self._asking = policy if isinstance(policy, Asking) else None
+        self._holders = np.zeros(sim.n_blocks, dtype=np.int64)
+        self._watching = False
         self.dht = (
             Truth(*news, present=self.present, ends_s=policy.ends_s)
             if isinstance(policy, Oracle)
@@ -90,6 +95,37 @@ class World:
     def news_take_time(self) -> bool:
         """Whether an announcement made now may be seen later than now, or a view read now be older."""
         return self.settings.announce_delay_s > 0 or self.settings.view_age_s > 0
+
+    def serve(self, name: str, span: Span | None) -> None:
+        """From now on the server serves this, or nothing."""
+        before = self.serving.pop(name, None)
+        if before is not None:
+            self._holders[before.start : before.end] -= 1
+        if span is not None:
+            self.serving[name] = span
+            self._holders[span.start : span.end] += 1
+
+    def watch_holes(self) -> None:
+        """A server has gone: if some block has nobody now, looks between checks matter until it has somebody.
+
+        All others would find nothing, so they are not simulated.
+        """
+        watch_s = self._asking.watch_s if self._asking else float("inf")
+        if watch_s < float("inf") and not self._watching and not self._holders.all():
+            self._watching = True
+            self.env.process(self._watch_holes(watch_s))
+
+    def _watch_holes(self, watch_s: float) -> ProcessGenerator:
+        while not self._holders.all():
+            for life in self.lives:
+                if life.member.name in self.serving:
+                    self.env.process(life.watch(watch_s))
+            yield self.env.timeout(watch_s)
+        self._watching = False
+
+    def must_check(self, server: Server, memory: Memory | None) -> bool:
+        """Whether the policy, if it looked now, would want to check at once."""
+        return self._asking is not None and self._asking.must_check(self.dht.view(self.now_s), server, memory)
 
     def ask(self, view: SwarmView, server: Server, memory: Memory | None) -> Memory | None:
         """The memory, with what servers in doubt answer if the policy asks; who is gone has nobody left to answer."""
