@@ -72,7 +72,7 @@ def test_a_listener_that_fails_does_not_harm_the_session(caplog):
         def fail(_event: dict) -> None:
             raise RuntimeError("a bad listener")
 
-        driver.flow._on_event = fail
+        driver.flow._repairs._on_event = fail
         assert await driver.step(10)
         driver.server_at(0).kill()
         assert await driver.step()

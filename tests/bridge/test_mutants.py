@@ -14,7 +14,7 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge import chain, flow, history, rebuild, router, standby, stream, views, watch  # noqa: E402
+from swarmlab.bridge import chain, flow, history, rebuild, repairs, router, standby, stream, views, watch  # noqa: E402
 from swarmlab.recovery import bans, blame, dialing, failure, latency, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
@@ -223,9 +223,9 @@ MUTANTS = [
     ),
     Mutant(
         "20: servers' time limits are taken for failures",
-        flow,
+        repairs,
         [
-            ("expired = self.session.expired(stream) is not None", "expired = False"),
+            ("expired = self._session.expired(stream) is not None", "expired = False"),
         ],
         "nobody_steps_for_long",
     ),
@@ -266,14 +266,14 @@ MUTANTS = [
     ),
     Mutant(
         "23: a repair begun between steps is waited for on top of a step's own time",
-        flow,
-        [("self._step_budget()  # a repair", "pass  # a repair")],
+        repairs,
+        [("self.step_budget()  # a repair", "pass  # a repair")],
         "all_holders_are_gone_for_good",
     ),
     Mutant(
         "what breaks late in a step is left until the next",
         flow,
-        [("self._repair_lost(range(len(self._links)))  # those", "pass  # those")],
+        [("self._repairs.begin(range(len(self._links)))  # those", "pass  # those")],
         "broken_after_its_part_of_a_step",
     ),
     Mutant(
@@ -326,8 +326,8 @@ MUTANTS = [
         "lost spans are rebuilt one after the other",
         flow,
         [
-            ("self._repair_lost(range(1, len(self._links)))", "pass"),
-            ("self._repair_lost(range(index + 1, len(self._links)))", "pass"),
+            ("self._repairs.begin(range(1, len(self._links)))", "pass"),
+            ("self._repairs.begin(range(index + 1, len(self._links)))", "pass"),
         ],
         "all_spans_are_replayed_at_once",
     ),

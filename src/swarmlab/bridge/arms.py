@@ -11,10 +11,10 @@ from petals.client.inference_session import InferenceSession, _ServerInferenceSe
 from petals.client.routing import RemoteSequenceManager
 
 from swarmlab.bridge.chain import Link
-from swarmlab.bridge.flow import EventHandler
 from swarmlab.bridge.issue_patch import PatchedInferenceSession
 from swarmlab.bridge.local_session import LocalSession
 from swarmlab.bridge.models import load_plain, open_checkpoint
+from swarmlab.bridge.repairs import EventHandler
 from swarmlab.bridge.session import FaultTolerantSession
 from swarmlab.bridge.wire import NextServer, Payload
 from swarmlab.recovery.settings import RecoverySettings

@@ -7,30 +7,24 @@ rewound and every stream is dropped (petals 2.2.0 servers cannot take a step bac
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from swarmlab.bridge.chain import Link, Session
 from swarmlab.bridge.history import SpanHistory
-from swarmlab.bridge.rebuild import Budget, Recovery, close_streams, rebuild
+from swarmlab.bridge.rebuild import close_streams
+from swarmlab.bridge.repairs import EventHandler, Repairs
 from swarmlab.bridge.standby import StandbyCost, Standbys
-from swarmlab.bridge.stream import SpanStream
 from swarmlab.bridge.wire import NextServer
-from swarmlab.recovery.failure import Cause, HistoryTooLarge, PeerFailed
+from swarmlab.recovery.failure import Cause, PeerFailed
 from swarmlab.recovery.latency import ReplyLatency
 from swarmlab.recovery.plan import merge_unusable
+from swarmlab.recovery.room import room_tokens
 from swarmlab.types import Span
-
-logger = logging.getLogger(__name__)
-
-EventHandler = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -58,13 +52,12 @@ class Flow:
         self, session: Session, on_event: EventHandler | None, on_opening: EventHandler | None = None
     ) -> None:
         self.session = session
-        self._on_event, self._on_opening = on_event, on_opening
         self._turn = asyncio.Lock()
-        self._links: list[Link] = []
+        self._links: list[Link] = []  # always this list: repairs look at it, too
         self._closed = False
-        self._budget: Budget | None = None
         self._room_tokens = 0
         self._standbys = Standbys(session, session.settings.standby_tokens)
+        self._repairs = Repairs(session, self._links, self._turn, self._standbys, on_event, on_opening)
 
     @property
     def spans(self) -> list[tuple[Span, str | None]]:
@@ -108,7 +101,7 @@ class Flow:
                 self._rewind(n_steps)
                 raise
             finally:
-                self._budget = None
+                self._repairs.end_of_step()
 
     async def rewind(self, position: int) -> None:
         """Forget everything from ``position`` on.
@@ -124,34 +117,33 @@ class Flow:
         """End the session on all servers; bounded by ``close_s`` even if they hang."""
         async with self._turn:
             self._closed = True
-            self._stop_repairs()
+            self._repairs.stop(for_good=True)
             self._standbys.drop(self._links)
             streams = [link.stream for link in self._links if link.stream is not None]
-            self._links = []
+            self._links.clear()
             await asyncio.gather(*(stream.aclose(self.session.settings.close_s) for stream in streams))
 
     def drop(self) -> None:
         """End the session without waiting for anything; for finalizers, on the loop's thread."""
         self._closed = True
-        self._stop_repairs()
+        self._repairs.stop(for_good=True)
         self._standbys.drop(self._links)
         close_streams(self.session, self._links)
-        self._links = []
+        self._links.clear()
 
     def _make_room(self, inputs: torch.Tensor) -> None:
         """Decide for how many positions the histories of all spans, as far as they are known, may have room.
 
         :raises HistoryTooLarge: if they would outgrow their limit with these inputs
         """
-        session, limit = self.session, self.session.settings.history_max_bytes
-        histories = [link.history for link in self._links] or [SpanHistory()]
-        n_rows, n_tokens, hidden_size = inputs.shape
-        position_bytes = len(histories) * n_rows * hidden_size * inputs.dtype.itemsize
-        self._room_tokens = min(session.max_length, limit // position_bytes) if limit else session.max_length
-        needed = sum(history.bytes_with(inputs, self._room_tokens) for history in histories)
-        if limit and needed > limit:
-            position = session.log.position + n_tokens
-            raise HistoryTooLarge(needed, limit, len(histories), n_rows, position)
+        session, histories = self.session, [link.history for link in self._links] or [SpanHistory()]
+        self._room_tokens = room_tokens(
+            lambda room: sum(history.bytes_with(inputs, room) for history in histories),
+            limit_bytes=session.settings.history_max_bytes,
+            max_length=session.max_length,
+            shape=(len(histories), inputs.shape[0], inputs.shape[2] * inputs.dtype.itemsize),
+            position=session.log.position + inputs.shape[1],
+        )
 
     async def _step(self, step: StepInput) -> torch.Tensor:
         session = self.session
@@ -160,9 +152,9 @@ class Flow:
         session.batch_size = step.hidden.shape[0]
         if not self._links:
             whole = Span(0, session.router.n_blocks)
-            self._links = [Link(whole, SpanHistory(), ReplyLatency(session.settings))]
+            self._links.append(Link(whole, SpanHistory(), ReplyLatency(session.settings)))
         self._drop_expired()
-        self._repair_lost(range(1, len(self._links)))
+        self._repairs.begin(range(1, len(self._links)))
 
         entry = session.log.append(
             step.hidden.shape[1],
@@ -176,8 +168,7 @@ class Flow:
         while index < len(self._links):
             link = self._links[index]
             if link.repair is not None:
-                self._step_budget()  # a repair begun before this step must not lengthen what the step may take
-                self._links[index : index + 1] = await _repaired(link)
+                self._links[index : index + 1] = await self._repairs.end_of(link)
                 continue
             link.history.append(hidden, self._room_tokens)
             started_at_s, failure = time.monotonic(), link.stream.failure if link.stream else None
@@ -188,78 +179,18 @@ class Flow:
                     continue
                 except PeerFailed as error:
                     failure = error
-            self._repair_lost(range(index + 1, len(self._links)))
-            detect_s = time.monotonic() - started_at_s
-            links, outputs = await self._rebuild(link, n_steps, failure, detect_s, self._step_budget())
+            self._repairs.begin(range(index + 1, len(self._links)))
+            detect_s, budget = time.monotonic() - started_at_s, self._repairs.step_budget()
+            links, outputs = await self._repairs.rebuild(link, n_steps, failure, detect_s, budget)
             assert outputs is not None
             self._links[index : index + 1] = links
             # of the replay's outputs only the newest tokens go on to spans that have not seen them (fault 2)
             hidden = outputs[:, -entry.n_tokens :]
             index += len(links)
-        self._repair_lost(range(len(self._links)))  # those that broke after their part of the step
+        self._repairs.begin(range(len(self._links)))  # those that broke after their part of the step
         self._standbys.follow(self._links)
         session.router.keep_fresh()
         return hidden
-
-    async def _rebuild(
-        self, link: Link, n_steps: int, failure: PeerFailed | None, detect_s: float, budget: Budget
-    ) -> tuple[list[Link], torch.Tensor | None]:
-        """Rebuild ``link`` with its first ``n_steps`` steps and tell the listener how it went."""
-        recovery = Recovery(link.span)
-        if failure is not None:
-            recovery.note(failure, detect_s)
-            self.session.router.blame(failure.attempt)
-        if link.stream is not None:
-            close_streams(self.session, [link])
-        rebuilt = await self._from_standby(link, n_steps, recovery)
-        if rebuilt is None:
-            rebuilt = await rebuild(self.session, link, n_steps, budget, recovery, self._on_broken)
-        self._tell(recovery, n_steps)
-        return rebuilt
-
-    async def _from_standby(
-        self, lost: Link, n_steps: int, recovery: Recovery
-    ) -> tuple[list[Link], torch.Tensor | None] | None:
-        taken = await self._standbys.take(lost, n_steps, recovery)
-        if taken is None:
-            return None
-        link, outputs = taken
-        if link.stream is not None:
-            link.stream.on_broken = self._on_broken
-        return [link], outputs
-
-    def _repair_lost(self, indices: range) -> None:
-        """Start rebuilding lost spans at once, beside whatever else goes on: their histories are complete."""
-        for index in indices:
-            link = self._links[index]
-            if not link.live and link.repair is None:
-                committed = self.session.log.steps_before(link.history.n_tokens)
-                link.repair = asyncio.create_task(self._repair(link, committed))
-
-    async def _repair(self, link: Link, n_steps: int) -> list[Link]:
-        failure = link.stream.failure if link.stream else None
-        budget = self._step_budget() if self._turn.locked() else Budget(self.session.settings)
-        links, _ = await self._rebuild(link, n_steps, failure, 0.0, budget)
-        return links
-
-    def _step_budget(self) -> Budget:
-        """What all recoveries of the step under way may spend together, from the first of them on."""
-        if self._budget is None:
-            self._budget = Budget(self.session.settings)
-        return self._budget
-
-    def _on_broken(self, stream: SpanStream) -> None:
-        """A stream ended between two steps: repair its span before the next token is due."""
-        if self._closed or self._turn.locked():
-            return  # a step under way, or its end, meets the broken stream itself
-        expired = self.session.expired(stream) is not None
-        for index, link in enumerate(self._links):
-            if link.stream is not stream:
-                continue
-            if expired:  # its server's time limits ended it: nobody failed, and perhaps no step follows
-                link.stream = None
-            else:
-                self._repair_lost(range(index, index + 1))
 
     def _drop_expired(self) -> None:
         for link in self._links:
@@ -286,48 +217,13 @@ class Flow:
 
     def _rewind(self, n_steps: int) -> None:
         session = self.session
-        self._stop_repairs()
+        self._repairs.stop()
         self._standbys.drop(self._links)
         close_streams(session, self._links)
         usable = {i for i, link in enumerate(self._links) if link.history.rewind(session.log, n_steps)}
         merged = merge_unusable([link.span for link in self._links], usable)
-        self._links = [
+        self._links[:] = [
             Link(span, self._links[source].history, self._links[source].latency) for span, source in merged
         ]
         session.log.truncate(n_steps)
         session.prompts = {index: prompts for index, prompts in session.prompts.items() if index < n_steps}
-
-    def _stop_repairs(self) -> None:
-        for link in self._links:
-            if link.repair is None:
-                continue
-            repaired = link.repair.done() and not link.repair.cancelled() and link.repair.exception() is None
-            if repaired:  # finished, but no step has taken the new links over yet
-                close_streams(self.session, link.repair.result())
-            link.repair.cancel()
-            link.repair = None
-
-    def _tell(self, recovery: Recovery, n_steps: int) -> None:
-        listener = self._on_opening if recovery.cause is None else self._on_event
-        if listener is None:
-            return
-        told = {"span": str(recovery.span), "step": n_steps - 1, "total_s": recovery.total_s}
-        attempts = [str(attempt) for attempt in recovery.attempts]
-        try:
-            listener({**asdict(recovery), **told, "attempts": attempts})
-        except Exception:  # whatever a listener does, the span is rebuilt
-            logger.exception("the listener to recoveries failed")
-
-
-async def _repaired(link: Link) -> list[Link]:
-    """The links that a repair brought, or the link itself, to be rebuilt by whoever waits for it."""
-    assert link.repair is not None
-    repair = link.repair
-    try:
-        links = await asyncio.shield(repair)
-    except asyncio.CancelledError:
-        raise
-    except Exception:  # noqa: BLE001 - the step tries again itself and reports what it meets
-        link.repair = None
-        return [link]
-    return links

@@ -21,7 +21,8 @@ from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
 from petals.client.routing import RemoteSequenceManager
 
 from swarmlab.bridge.chain import Session
-from swarmlab.bridge.flow import EventHandler, Flow, StepInput
+from swarmlab.bridge.flow import Flow, StepInput
+from swarmlab.bridge.repairs import EventHandler
 from swarmlab.bridge.router import Router
 from swarmlab.bridge.standby import StandbyCost
 from swarmlab.recovery.settings import RecoverySettings
