@@ -160,3 +160,25 @@ def test_all_who_know_the_same_share_one_view():
     memory = Memory(gone=(Gone("b", 100.0),))
     assert grace.without_gone(shown, memory) is grace.without_gone(shown, replace(memory))
     assert grace.without_gone(shown, Memory()) is shown
+
+
+def test_servers_that_remember_the_same_share_it_but_nobody_misses_itself():
+    first, second, third = view(0, A, B), view(60, A), view(100, A)
+
+    def read(own_peer: str, *views: SwarmView) -> Memory | None:
+        memory = None
+        for one in views:
+            memory = remember(one, memory, grace_s=90.0, own_peer=own_peer)
+        return memory
+
+    mine, theirs = (read(peer, first, second, third) for peer in ("me", "you"))
+    assert mine is not None
+    assert theirs is not None
+    assert mine.vanished is theirs.vanished
+    assert [item.record for item in mine.vanished] == [B]
+    own = read("b", first, second, third)
+    assert own is not None
+    assert own.vanished == ()
+    later = read("me", third, second)
+    assert later is not None
+    assert later.vanished == (), "who has seen something else remembers something else"

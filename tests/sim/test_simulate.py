@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmlab.placement.policy import Server
 from swarmlab.placement.registry import POLICIES
 from swarmlab.record.writer import HistoryWriter
 from swarmlab.sim.oracle import Oracle
@@ -16,8 +19,8 @@ from swarmlab.sim.population import Ending, Member, Visit, sine_members
 from swarmlab.sim.settings import SimSettings
 from swarmlab.sim.simulate import loaded_bounds, optimum, simulate
 from swarmlab.sim.world import Arm
-from swarmlab.types import Span
-from tests.sim.swarms import rows
+from swarmlab.types import Decision, Span, SwarmView
+from tests.sim.swarms import Told, member, rows, run
 
 ARMS = ["none", "join_only", "appendix_d", "petals", "recheck", "swarmlab"]
 SMALL = SimSettings(
@@ -197,3 +200,19 @@ def test_lapses_hide_servers_that_serve_on():
     found = rows(play("join_only", world, members), "balance")[5:]
     assert {row["swarm_tps"] for row in found} == {2.0}
     assert min(row["announced_swarm_tps"] for row in found) < 2.0
+
+
+@dataclass(frozen=True)
+class Looking(Told):
+    """Notes how often garbage is looked for at each check."""
+
+    def reconsider(self, view: SwarmView, server: Server, memory: Any, rng: Any) -> Decision:
+        self.asked.append(gc.get_threshold()[0])
+        return super().reconsider(view, server, memory, rng)
+
+
+def test_while_a_swarm_is_simulated_garbage_is_looked_for_rarely():
+    before, policy = gc.get_threshold(), Looking(Span(0, 2))
+    run(policy, [member("a", 2, 1.0)])
+    assert max(policy.asked) > 50 * before[0]
+    assert gc.get_threshold() == before

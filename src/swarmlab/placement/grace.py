@@ -8,8 +8,8 @@ server that is gone need not be believed for so long, if it was asked itself and
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from swarmlab.placement.memory import Gone, Memory, Vanished
 from swarmlab.placement.testimony import Answer
@@ -26,6 +26,16 @@ MAX_VANISHED = 30
 ANSWERING_GRACES = 7
 
 
+@dataclass(frozen=True)
+class _Changes:
+    # Who is missing or cut in one read and was not in another, first missing in this one.
+    items: tuple[Vanished, ...]
+    peers: frozenset[str]
+
+
+NO_CHANGES = _Changes((), frozenset())
+
+
 def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer: str) -> Memory:
     """The memory after reading ``view``: who is missing or cut, and who is shown but gone.
 
@@ -38,11 +48,14 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     """
     known = memory or Memory()
     before = known.last_view
-    changed = _changed(before, view) if before is not None and before is not view else ()
-    found = _missing(view, known, changed, own_peer) if known.vanished or changed else []
-    answers = known.testimony.by_peer if known.testimony else {}
-    kept = _believed(view, found, answers, grace_s) if found else ()
-    gone = _gone(view, known.gone, found, answers) if known.gone or answers else ()
+    changes = _changes(before, view) if before is not None and before is not view else NO_CHANGES
+    gone: tuple[Gone, ...] = ()
+    if known.gone or known.testimony or own_peer in changes.peers:
+        found = _missing(view, known, changes, own_peer)
+        answers = known.testimony.by_peer if known.testimony else {}
+        kept, gone = _believed(view, found, answers, grace_s), _gone(view, known.gone, found, answers)
+    else:
+        kept = _believed_by_all(view, known, changes, grace_s) if known.vanished or changes.items else ()
     return Memory(known.confirmations, view, kept, known.wish, known.departures, known.news_s, gone)
 
 
@@ -50,10 +63,10 @@ def missing(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[Serv
     """Servers that the memory knows and this read lacks, wholly or in part, as they were last known."""
     if memory is None or memory.last_view is None:
         return ()
-    changed = _changed(memory.last_view, view) if memory.last_view is not view else ()
-    if not memory.vanished and not changed:
+    changes = _changes(memory.last_view, view) if memory.last_view is not view else NO_CHANGES
+    if not memory.vanished and not changes.items:
         return ()
-    return tuple(item.record for item in _missing(view, memory, changed, own_peer)[:MAX_VANISHED])
+    return tuple(item.record for item in _missing(view, memory, changes, own_peer)[:MAX_VANISHED])
 
 
 def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
@@ -61,26 +74,36 @@ def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
     if not memory.gone:
         return view
     peers = frozenset(item.peer_id for item in memory.gone)
-    known = view.__dict__.get("_without")
-    if known is None:
-        known = {}
-        object.__setattr__(view, "_without", known)
+    known = _kept_with(view, "_without")
     if peers not in known:
         known[peers] = view.without(peers)
     return known[peers]
 
 
-def _missing(
-    view: SwarmView, known: Memory, changed: tuple[ServerRecord, ...], own_peer: str
-) -> list[Vanished]:
+def _missing(view: SwarmView, known: Memory, changes: _Changes, own_peer: str) -> list[Vanished]:
     present = _by_peer(view)
     kept = [item for item in known.vanished if _is_cut(item.record, present)]
-    if changed:
+    if changes.items:
         already = {item.record.peer_id for item in known.vanished}
         already.update(item.peer_id for item in known.gone)
         already.add(own_peer)
-        kept += [Vanished(record, view.seen_at_s) for record in changed if record.peer_id not in already]
+        kept += [item for item in changes.items if item.record.peer_id not in already]
     return kept
+
+
+def _believed_by_all(
+    view: SwarmView, known: Memory, changes: _Changes, grace_s: float
+) -> tuple[Vanished, ...]:
+    # Who is believed where nobody was asked. Kept with the view: of thousands of simulated servers many remember the
+    # same and compare the same two views, and get the same tuple, so that they remember the same next time, too.
+    cache = _kept_with(view, "_believed")
+    key = (id(known.vanished), id(changes), grace_s)
+    if key not in cache:
+        kept = _believed(view, _missing(view, known, changes, ""), {}, grace_s)
+        shared = cache.setdefault(tuple(map(id, kept)), kept)
+        # what the keys are the addresses of has to stay there
+        cache[key] = (shared, known.vanished, changes)
+    return cache[key][0]
 
 
 def _believed(
@@ -128,13 +151,10 @@ def _gone(
     return tuple(gone[peer] for peer in sorted(gone))
 
 
-def _changed(before: SwarmView, now: SwarmView) -> tuple[ServerRecord, ...]:
+def _changes(before: SwarmView, now: SwarmView) -> _Changes:
     # Servers that held blocks before and are missing or cut now, the strongest of them. Kept with the present view:
     # many simulated servers compare the same two.
-    known = now.__dict__.get("_changed")
-    if known is None:
-        known = {}
-        object.__setattr__(now, "_changed", known)
+    known = _kept_with(now, "_changes")
     entry = known.get(id(before))
     if entry is None or entry[0]() is not before:
         held, present = _spans(before), _by_peer(now)
@@ -142,9 +162,19 @@ def _changed(before: SwarmView, now: SwarmView) -> tuple[ServerRecord, ...]:
         cut = sorted(
             [record for record in records if _is_cut(record, present)], key=lambda one: -_strength(one)
         )
+        items = tuple(Vanished(record, now.seen_at_s) for record in cut[: MAX_VANISHED + 1])
+        found = _Changes(items, frozenset(item.record.peer_id for item in items))
         # a weak reference, or each view would keep all earlier ones alive
-        entry = known[id(before)] = (weakref.ref(before), tuple(cut[: MAX_VANISHED + 1]))
+        entry = known[id(before)] = (weakref.ref(before), found)
     return entry[1]
+
+
+def _kept_with(view: SwarmView, name: str) -> dict[Any, Any]:
+    known = view.__dict__.get(name)
+    if known is None:
+        known = {}
+        object.__setattr__(view, name, known)
+    return known
 
 
 def _strength(record: ServerRecord) -> float:
