@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from swarmlab.placement.memory import Memory
     from swarmlab.types import ServerRecord, Span, SwarmView
 
-WITNESSES = 3  # servers in good standing that are asked as well, to find out who is cut off
+# Servers in good standing that are asked as well: to find out who is cut off, and, all of a small swarm, so that its
+# plan counts on nobody who is gone too.
+WITNESSES = 9
 
 
 def whom_to_ask(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[ServerRecord, ...]:

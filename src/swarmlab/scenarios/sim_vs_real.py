@@ -145,7 +145,7 @@ class SimVsReal:
                 price=Price(horizon_s=scaled(settings.horizon_s)),
                 grace_s=scaled(settings.grace_s),
                 visible_after_s=scaled(settings.visible_s),
-                confirm_s=scaled(plan.CONFIRM_S),
+                confirm_s=plan.CONFIRM_S,
                 watch_s=scaled(plan.WATCH_S),
                 no_return_s=scaled(plan.NO_RETURN_S),
                 mean_check_period_s=check_s,
