@@ -64,6 +64,12 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
         options = moves(seen, server, old, price)
         committed, serving = seen.committed_tps.tolist(), seen.serving_tps.tolist()
         mean = sum(plus(committed, old, rate)) / view.n_blocks
+        rates = [
+            min(one.throughput_tps, seen.cap_tps)
+            for one in view.servers
+            if one.state is not ServerState.OFFLINE
+        ]
+        grain = sum(r * r for r in rates) / sum(rates) if sum(rates) > 0 else 0.0
         served_now = min(plus(serving, old, rate))
         for start in range(view.n_blocks - width + 1):
             new = Span(start, start + width)
@@ -75,7 +81,7 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
             if mean > 0:
                 there, here = (soft_minimum(plus(committed, s, rate), SHARPNESS / mean) for s in (new, old))
                 gain = there - here
-            worth = gain * price.horizon_s - lost_tps * load_s - price.per_load * mean * load_s
+            worth = gain * price.horizon_s - lost_tps * load_s - price.per_load * grain * load_s
             assert options.worth[start] == pytest.approx(worth, rel=1e-6, abs=1e-6 * (1 + mean))
             dropped = [block for block in old if block not in kept and new != old]
             assert options.safe[start] == all(seen.staying[block] > 0 for block in dropped)

@@ -35,6 +35,11 @@ class LoadCost:
             if not math.isfinite(value) or value < 0:
                 raise BadInput(f"load.{field}", value, "seconds, 0 or more")
 
+    @property
+    def is_free(self) -> bool:
+        """Nothing takes any time, as in the paper's simulation."""
+        return self.s_per_block == 0 and self.s_per_move == 0
+
     def blocks_loaded(self, old: Span | None, new: Span) -> int:
         """Blocks that going from ``old`` to ``new`` loads; a span that stays loads none."""
         if old is None:

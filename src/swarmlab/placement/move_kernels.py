@@ -93,7 +93,7 @@ def price_moves(
     keeps_overlap: bool,
     sharpness: float,
     horizon_s: float,
-    per_load: float,
+    toll_tps: float,
 ) -> tuple[Floats, Floats, Flags]:
     """For each start: worth in tokens, blocks loaded, and whether all blocks stay served meanwhile."""
     n_blocks = committed_tps.size
@@ -126,7 +126,7 @@ def price_moves(
         fewest = first_n[dropped] if start > old else last_n[dropped]
         load_s = s_per_move + s_per_block * dropped
         lost = max(0.0, bottleneck - lowest)
-        worth[start] = gain[start] * horizon_s - lost * load_s - per_load * mean * load_s
+        worth[start] = gain[start] * horizon_s - lost * load_s - toll_tps * load_s
         safe[start] = fewest > 0
     return worth, loaded, safe
 

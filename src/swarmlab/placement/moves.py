@@ -27,11 +27,13 @@ class Price:
     """What throughput is worth against what moving costs.
 
     :param horizon_s: how long a gain is expected to last
-    :param per_load: share of the mean throughput that a second of loading costs, beyond what the swarm loses
+    :param per_load: what a second of loading costs beyond what the swarm loses, as a share of one server's
+        throughput (``Situation.grain_tps``): a server that loads is not there for the next gap. One server's, not the
+        swarm's: what one move can gain does not grow with the swarm, so its price must not either.
     """
 
     horizon_s: float = 600.0
-    per_load: float = 0.03
+    per_load: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
         load.keeps_overlap,
         SHARPNESS,
         price.horizon_s,
-        price.per_load,
+        price.per_load * seen.grain_tps,
     )
     return Moves(old, worth, loaded, safe, seen, rate)
 

@@ -39,6 +39,8 @@ class Situation:
     :param rates_tps: what each server of the layout adds to a block
     :param movable: which of them serve and would make their part of a plan
     :param ahead: servers (by place in the layout) whose announced moves count as made
+    :param grain_tps: throughput of one server, each weighted by what it serves: the grain in which throughput comes
+        and goes; 0 where nobody serves
     """
 
     committed_tps: Floats
@@ -50,6 +52,7 @@ class Situation:
     rates_tps: Floats
     movable: Flags
     ahead: frozenset[int]
+    grain_tps: float
 
 
 def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Intent | None) -> Situation:
@@ -117,6 +120,7 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         everybody.rates,
         movable,
         ahead,
+        everybody.grain_tps,
     )
 
 
@@ -188,6 +192,12 @@ class _Everybody:
         """See :func:`overdue`."""
         late = [self.layout.records[i] for i in np.flatnonzero(self.late)]
         return tuple(sorted(late, key=lambda record: -record.throughput_tps * record.span.length))
+
+    @cached_property
+    def grain_tps(self) -> float:
+        """See :class:`Situation`."""
+        total = float(self.rates.sum())
+        return float((self.rates**2).sum()) / total if total > 0 else 0.0
 
     @cached_property
     def after_intents(self) -> _Sums:

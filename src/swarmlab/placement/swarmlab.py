@@ -50,6 +50,8 @@ class Swarmlab:
     - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
       until together they give each block somebody; none goes back to a span left within ``no_return_s``.
     - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
+    - Where loading takes no time, a server of a larger swarm goes to its best place at each check, and says so by
+      being there; it still leaves no block unserved.
 
     :param grace_s: how long a vanished server is believed to be there
     :param visible_after_s: how long a server waits at most to find its own announcement
@@ -138,12 +140,27 @@ class Swarmlab:
         options = moves(seen, server, old, self.price)
         at_first = memory is None or memory.last_view is None
         look = _Look(view.seen_at_s, layout, server, seen, options, known, at_first)
-        want = self._plan(look) if look.others < self.small_swarm else self._best_alone(look)
+        is_small = look.others < self.small_swarm
+        if server.load.is_free and not is_small:
+            return self._freely(look)
+        want = self._plan(look) if is_small else self._best_alone(look)
         rested = known if known.wish is None else replace(known, wish=None)
         at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
         if want.target is None or want.target in self._shunned(look):
             return at_rest
         return self._proceed(look, want.target, want.turn, at_rest)
+
+    def _freely(self, look: _Look) -> Decision:
+        # Loading takes no time: others see the move itself as soon as they would see it announced, a second one is
+        # undone as easily as made, and so is this one. There is nothing to confirm, to take turns for, or to regret.
+        options, rested = look.options, replace(look.known, wish=None)
+        target = options.best()
+        at_rest = stay(look.server, options.swarm_tps(options.old.start), self.name, "no move gains", rested)
+        if target is None:
+            return at_rest
+        reason = f"{target} is worth {options.worth[target.start]:.3g} tokens and costs none"
+        predicted_tps = options.swarm_tps(target.start)
+        return replace(at_rest, moved=True, target=target, predicted_tps=predicted_tps, reason=reason)
 
     def _unseen_s(self, layout: Layout, server: Server, intent: Intent, now_s: float) -> float:
         # How long to wait until the next look for its own announcement; 0 if it is there, or should have been.
@@ -157,7 +174,7 @@ class Swarmlab:
         old, load = look.options.old, look.server.load
         plan = shared_plan(look.layout, look.seen, look.server, old, share=self.good_enough)
         load_s = plan.movers * load.s_per_move + plan.blocks_loaded * load.s_per_block
-        cost = (self.price.per_load * float(look.seen.committed_tps.mean()) + plan.lost_tps) * load_s
+        cost = (self.price.per_load * look.seen.grain_tps + plan.lost_tps) * load_s
         if not plan.movers or (plan.planned_tps - plan.present_tps) * self.price.horizon_s <= cost:
             return _Want(None, 0, f"{plan.present_tps:.6g} tokens/s is about what moving is worth")
         reason = f"{plan.movers} moves would raise {plan.present_tps:.6g} to {plan.planned_tps:.6g} tokens/s"
