@@ -105,8 +105,9 @@ def test_what_the_source_raises_comes_after_what_it_sent():
 
         carried = Carried(Link(SLOW), source())
         seen = await anext(carried)
-        with pytest.raises(KeyError, match="lost"):
-            await anext(carried)
+        for _ in range(2):  # whoever asks again must not wait for ever
+            with pytest.raises(KeyError, match="lost"):
+                await anext(carried)
         await carried.aclose()
         return seen.text
 

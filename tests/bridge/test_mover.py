@@ -21,6 +21,7 @@ from swarmlab.bridge.mover import Mover, Tools  # noqa: E402
 from swarmlab.bridge.reload_account import (  # noqa: E402
     CANCELLED,
     FAILED,
+    MENDED,
     MOVED,
     ROLLED_BACK,
     LoadMeter,
@@ -142,8 +143,10 @@ def test_what_cannot_be_got_back_is_said_to_be_missing_and_mended_later(tmp_path
     assert (result.outcome, result.at) == (FAILED, OLD)
     assert bench.said[-1] == (Span(1, 4), OLD)
     bench.bad = {}
-    mover = Mover(bench.tools, ReloadAccount(OLD, OLD, Span(1, 4)), bench.objection)
-    assert mover.mend(OLD)
+    account = ReloadAccount(OLD, OLD, Span(1, 4))
+    assert Mover(bench.tools, account, bench.objection).mend(OLD)
+    row = account.row(MENDED, OLD, "", 10.0, None)
+    assert (row["kept"], row["loaded"], row["redundant"]) == (3, 1, 0)
     assert bench.blocks == set(OLD)
     assert bench.said[-1] == (OLD, None)
 

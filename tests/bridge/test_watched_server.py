@@ -16,7 +16,8 @@ from swarmlab.bridge import policy_server, slow_disk  # noqa: E402
 from swarmlab.bridge import server as own  # noqa: E402
 from swarmlab.bridge.events import EventLog, read_events  # noqa: E402
 from swarmlab.bridge.gates import Gates  # noqa: E402
-from swarmlab.bridge.watched_server import Stopwatch, Watch, _held, _LastLine, slow_down_when  # noqa: E402
+from swarmlab.bridge.stopwatch import Stopwatch  # noqa: E402
+from swarmlab.bridge.watched_server import Watch, _held, _LastLine, slow_down_when  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 
 

@@ -80,6 +80,7 @@ class Carried:
     async def __anext__(self) -> Any:
         arrives_at_s, message = await self._under_way.get()
         if message is None:
+            self._under_way.put_nowait((0.0, None))  # for whoever asks once more
             await self._sender  # raises what the source raised, if it did
             raise StopAsyncIteration
         await _until(arrives_at_s)

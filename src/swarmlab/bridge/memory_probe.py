@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import psutil
 import torch
 
 from swarmlab.bridge.container import BlockContainer
+from swarmlab.health.machine import container_limit_bytes, measure_memory_bytes
 from swarmlab.placement.reload_plan import MemoryPlan, memory_plan
 from swarmlab.types import Span
 
@@ -36,14 +38,17 @@ def plan_memory(server: Any, wish: str, container: BlockContainer, old: Span, ne
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory of the device that nobody uses, less a reserve."""
+    """Memory of the device that nobody uses, less a reserve; of a container no more than its limit leaves.
+
+    A process beyond that limit is killed: no error comes in time for a way back.
+    """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         # what torch holds for itself is free for us
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     else:
-        memory = psutil.virtual_memory()
-        free, total = memory.available, memory.total
+        total = min(psutil.virtual_memory().total, container_limit_bytes() or math.inf)
+        free = measure_memory_bytes()
     return int(free - max(RESERVE_SHARE * total, MIN_RESERVE_BYTES))
 
 

@@ -50,6 +50,7 @@ class ReloadAccount:
     def __init__(self, old: Span | None, new: Span, serving: Span | None) -> None:
         self.old, self.new, self._width = old, new, new.length
         self._began_s = self._counted_s = time.monotonic()
+        self._held = serving
         self._serving = 0 if serving is None else serving.length
         self._seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
         self._blocks: list[int] = []
@@ -91,16 +92,16 @@ class ReloadAccount:
         :param at: where the server ended up
         """
         self._count()
-        old = self.old
+        old, held = self.old, self._held
         return {
             "old_start": old.start if old else None,
             "old_end": old.end if old else None,
             "new_start": at.start,
             "new_end": at.end,
             "target": str(self.new),
-            "kept": old.overlap(self.new) if old else 0,
+            "kept": held.overlap(self.new) if held else 0,
             "loaded": len(self._blocks),
-            "redundant": sum(old is not None and block in old for block in self._blocks),
+            "redundant": sum(held is not None and block in held for block in self._blocks),
             "no_op": False,  # a target that equals the span is no move, and never gets here
             **{part: self._parts[part] for part in ("bytes_read", "read_s", "quantize_s", "adapter_s", "to_device_s")},
             "sources": dict(self._sources),

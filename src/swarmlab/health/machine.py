@@ -9,6 +9,7 @@ import resource
 import shutil
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -111,13 +112,27 @@ def measure_clocks(window_s: float = CLOCK_WINDOW_S) -> ClockReading:
 def measure_memory_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Memory that a run can still take: the machine's, or the container's if that is less."""
     rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    available = int(rows["MemAvailable"].split()[0]) * 1024
-    try:
-        limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text())
-    except (OSError, ValueError):  # no such control group, or no limit ("max")
+    available, limit = int(rows["MemAvailable"].split()[0]) * 1024, container_limit_bytes(cgroup)
+    if limit is None:
         return available
+    used = int((cgroup / "memory.current").read_text()) - _cached_bytes(cgroup)
     return max(0, min(available, limit - used))
+
+
+def container_limit_bytes(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Memory that this container's processes may have together; None if there is no limit."""
+    try:
+        return int((cgroup / "memory.max").read_text())
+    except (OSError, ValueError):  # no such control group, or "max"
+        return None
+
+
+def _cached_bytes(cgroup: Path) -> int:
+    # files that were read, a checkpoint for one, count as used until somebody needs the memory
+    with suppress(OSError, ValueError, KeyError):
+        rows = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        return int(rows["inactive_file"])
+    return 0
 
 
 def measure_port() -> tuple[int | None, str]:
