@@ -75,9 +75,11 @@ def test_it_shows_table_verdict_figure_timeline_config_and_environment(page):
     for part in (
         "holds", "real swarm", "Failover: the same failure, arm by arm", "split_replacement", "tiny_llama",
         "kill of c (8:16) before token 8 happened", "8 tokens replayed", "python -m swarmlab.run +exp=failover",
-        "seed: 5", "torch", "recovery_over_floor",
+        "seed: 5", "torch", "recovery_over_floor", "real swarm on cpu", "experiments/failover/README.md",
     ):  # fmt: skip
         assert part in words, part
+    assert text.count('class="begins"') >= len(DEFAULT_SCENARIOS), "where a scenario begins is seen"
+    assert '<td class="left bad">wrong</td>' in text
     assert text.count("data:image/svg+xml;base64,") >= 1
     assert {"history/steps.jsonl", "summary.json"} <= set(Page(text).sources)
 

@@ -16,6 +16,7 @@ import yaml
 from rich.text import Text
 
 from swarmlab.analysis.claims_tables import command_of
+from swarmlab.analysis.plots.look import world_words
 from swarmlab.analysis.timeline import KINDS, timeline
 from swarmlab.errors import BadInput
 from swarmlab.judges.drawing import figures_of
@@ -44,6 +45,11 @@ class Grid:
     title: str
     columns: list[Column]
     rows: list[list[str]]
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows without a first word belong to the row above."""
+        return any(row and not row[0] for row in self.rows)
 
 
 def write_report(run_dir: Path | str, path: Path | None = None) -> Path:
@@ -81,7 +87,7 @@ def render(run: Run, folder: Path) -> str:
         loader=jinja2.PackageLoader("swarmlab.report", ""), autoescape=True, undefined=jinja2.StrictUndefined
     )
     return environment.get_template("page.html.j2").render(
-        info={"versions": {}, **run.info}, summary=summary, world=f"{run.info.get('world')} swarm",
+        info={"versions": {}, **run.info}, summary=summary, world=world_words(run.info),
         duration=_duration(run.info), comparison=plain(judging.table(summary)), texts=texts,
         figures=figures, no_figure=no_figure,
         events=events[:SHOWN_EVENTS], n_events=len(events), metrics=_metrics(summary),
