@@ -56,7 +56,14 @@ def history() -> dict:
                 for take in range(3):
                     prefill_s = floor_s - 0.02 + 0.05 * take
                     rows["floors"].append(
-                        {**about, "t": 12.0, "take": take, "connect_s": 0.02, "prefill_s": prefill_s}
+                        {
+                            **about,
+                            "t": 12.0,
+                            "take": take,
+                            "connect_s": 0.02,
+                            "prefill_s": prefill_s,
+                            "calm_s": 1.05 * (prefill_s + 0.02),
+                        }
                     )
                 spent = SPENT if arm == "swarmlab_standby" else dict.fromkeys(SPENT, 0)
                 result = {"outcome": "identical", "max_abs_diff": 1e-5, "step_s": [0.03] * 8, **spent}
@@ -69,6 +76,16 @@ def judge(rows, expected=EXPECTED, info=INFO):
     numbers = measure(record, PLANNED)
     findings = check_recovery_speed(record, numbers, expected, PLANNED, info)
     return conclude(findings), [str(one) for one in findings if one.verdict is not Verdict.HOLDS]
+
+
+def test_what_our_code_takes_in_peace_stands_between_a_recovery_and_its_floor():
+    cell = measure(Record(history()), PLANNED)["scenarios"][ONE.name]["swarmlab"]
+    assert cell["calm_over_floor"] == pytest.approx(1.05)
+    assert cell["recovery_over_calm"] == pytest.approx(1.2 / 1.05)
+    old = history()
+    for row in old["floors"]:
+        del row["calm_s"]
+    assert measure(Record(old), PLANNED)["scenarios"][ONE.name]["swarmlab"]["calm_over_floor"] is None
 
 
 def test_recoveries_are_compared_with_the_floor_of_the_very_same_recovery():

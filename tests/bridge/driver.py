@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swarmlab.bridge import chain, flow, rebuild, router, standby, stream, views, watch
+from swarmlab.bridge import calm, chain, flow, rebuild, router, standby, stream, views, watch
 from swarmlab.bridge.flow import StepInput
 from swarmlab.recovery.failure import RecoveryFailed, RequestRejected
 from swarmlab.recovery.settings import RecoverySettings
@@ -185,5 +185,5 @@ def drive(
         await driver.close()
         return driver
 
-    with clock_of_the_loop(chain, flow, rebuild, router, standby, stream, views, watch):
+    with clock_of_the_loop(calm, chain, flow, rebuild, router, standby, stream, views, watch):
         return run(main())

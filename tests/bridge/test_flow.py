@@ -11,7 +11,9 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
+from swarmlab.bridge.calm import _rebuild_all  # noqa: E402
 from tests.bridge.driver import Driver, drive  # noqa: E402
+from tests.bridge.fake_swarm import COMPUTE_S, CONNECT_S  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 from tests.bridge.scripts import Script, scripts  # noqa: E402
 
@@ -139,3 +141,19 @@ def test_without_spares_there_are_no_standbys():
         assert driver.flow.standby_cost.tokens == 0
 
     drive(story, (0, 3), (3, 6), n_blocks=6, standby_tokens=2)
+
+
+def test_the_work_of_a_recovery_can_be_done_in_peace_without_harm_to_the_session():
+    async def story(driver: Driver) -> None:
+        assert await driver.step(20)
+        assert await driver.step(rows=[1, 0])
+        spare = [one for one in driver.servers if one is not driver.server_at(5) and one.span.start == 3]
+        place = {"start": 3, "end": 6, "peer": spare[0].peer_id.to_base58()}
+        seconds = await _rebuild_all(driver.flow, [place], 2)
+        assert seconds == pytest.approx(CONNECT_S + COMPUTE_S)
+        assert await _rebuild_all(driver.flow, [{**place, "start": 2}], 2) is None, "no span begins there"
+        assert await driver.step(rows=[1, 1])
+        driver.server_at(5).kill()
+        assert await driver.step()
+
+    drive(story, (0, 3), (3, 6), (3, 6), n_blocks=6, batch=2)

@@ -49,6 +49,11 @@ class Repeat:
         return metrics.floor_seconds(self.floors)
 
     @property
+    def calm_s(self) -> float | None:
+        """The same work by our own code without a failure: the fastest take, too; None in older records."""
+        return min(finite(row.get("calm_s") for row in self.floors), default=None)
+
+    @property
     def typical_floor_s(self) -> float | None:
         return median(row["connect_s"] + row["prefill_s"] for row in self.floors)
 
@@ -122,12 +127,18 @@ def measure_repeats(repeats: Sequence[Repeat]) -> dict[str, Any]:
         "floor_s": median(repeat.floor_s for repeat in repeats),
         **_spread("recovery_over_floor", [repeat.over(repeat.floor_s) for repeat in repeats]),
         **_spread("recovery_over_typical_floor", [one.over(one.typical_floor_s) for one in repeats]),
+        **_spread("calm_over_floor", [_ratio(one.calm_s, one.floor_s) for one in repeats]),
+        **_spread("recovery_over_calm", [_ratio(one.recovery_s, one.calm_s) for one in repeats]),
         "from_standby_share": sum(bool(row.get("from_standby")) for row in rows) / len(rows)
         if rows
         else None,
         "step_s_median": median(steps),
         **{name: median(result[name] for result in results) for name in COSTS},
     }
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:

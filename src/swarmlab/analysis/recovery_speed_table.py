@@ -31,7 +31,7 @@ def recovery_speed_table(summary: Mapping[str, Any]) -> Table:
     table.padding = 0
     for name in ("tokens", "spans", "arm", "outcome"):
         table.add_column(name, no_wrap=True)
-    for name in ("n", "ms", "floor\nms", "times floor", "replayed\ntokens"):
+    for name in ("n", "ms", "floor\nms", "times floor", "in peace,\ntimes floor", "replayed\ntokens"):
         table.add_column(name, justify="right", no_wrap=True)
     for arm, cell in cells:
         table.add_row(
@@ -43,6 +43,7 @@ def recovery_speed_table(summary: Mapping[str, Any]) -> Table:
             _thousandths(cell["recovery_s_median"]),
             _thousandths(cell["floor_s"]),
             with_interval(cell, "recovery_over_floor"),
+            number(cell.get("calm_over_floor"), ".2f"),
             number(cell["tokens_replayed"], ".0f"),
         )
     return table

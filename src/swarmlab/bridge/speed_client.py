@@ -18,6 +18,7 @@ from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
 
 from swarmlab.analysis import metrics
 from swarmlab.bridge import arms
+from swarmlab.bridge.calm import calm_rebuild
 from swarmlab.bridge.client import Reporter, _LogToReporter, load_model
 from swarmlab.bridge.floor import connect_and_prefill, joint_floor
 from swarmlab.bridge.local_session import LocalSession
@@ -171,7 +172,9 @@ class SpeedClient:
             time.sleep(POLL_S)
 
     def _measure_floor(self, session: FaultTolerantSession, wanted: Mapping[str, Any]) -> None:
-        """What the recoveries of this session could not beat, together, on the very servers that took over."""
+        """What the recoveries of this session could not beat, together, on the very servers that took over; and what
+        our own code takes for the same without a failure.
+        """
         step = next((event["step"] for event in self._failovers), 0)
         places = [place for event in self._failovers for place in event["replacements"]]
         histories = [session.history_of(place["start"], step) for place in places]
@@ -187,6 +190,7 @@ class SpeedClient:
                 tokens=int(np.prod(known[0].shape[:2])),
                 connect_s=connect_s,
                 prefill_s=prefill_s,
+                calm_s=calm_rebuild(session, places, step),
                 spans=places,
             )
 

@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "openings": (
         "scenario", "client", "session", "token", "reroute_s", "connect_s", "replay_s", "total_s", "requests", "spans",
     ),
-    "floors": ("scenario", "repeat", "tokens", "connect_s", "prefill_s", "spans"),
+    "floors": ("scenario", "repeat", "tokens", "connect_s", "prefill_s", "calm_s", "spans"),
     "outcomes": (
         "scenario", "outcome", "tokens", "tokens_expected", "tokens_identical_ratio", "max_abs_diff",
         "max_abs_diff_plain", "error", "elapsed_s", "text", "seen_broken_input_cache",

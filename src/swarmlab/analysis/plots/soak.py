@@ -92,16 +92,16 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     rest = [row for row in others if row["token"] > 0 or row["seconds"] < SLOW_S]
     axes.plot(
         [row["t"] for row in rest], [row["seconds"] for row in rest],
-        linestyle="none", marker=".", markersize=2.5, color="0.6", label="a step (all slow, 1 of 10 others)",
+        linestyle="none", marker=".", markersize=2.5, color="0.6", label="step (all slow, 1 of 10 others)",
     )  # fmt: skip
     axes.plot(
         [row["t"] for row in hit], [row["seconds"] for row in hit],
-        linestyle="none", marker="v", markersize=4.5, color="black", label="a step that lost or missed a server",
+        linestyle="none", marker="v", markersize=4.5, color="black", label="lost or missed a server",
     )  # fmt: skip
     axes.plot(
         [row["t"] for row in opening], [row["seconds"] for row in opening],
         linestyle="none", marker="o", markersize=4, markerfacecolor="white", color="black",
-        label="a session that opens, slowly",
+        label="slow opening",
     )  # fmt: skip
     sessions = [row for row in evidence.rows("sessions", arm) if row["client"] == client]
     bad = [row for row in sessions if row["outcome"] != "identical"]
@@ -109,7 +109,7 @@ def draw_client(axes: Axes, evidence: Evidence, arm: str, client: int) -> None:
     if bad:
         axes.plot(
             [row["t"] for row in bad], [0.94] * len(bad), linestyle="none", marker="x", markersize=5, color="black",
-            transform=across, label="a session that ended wrong or with an error",
+            transform=across, label="session wrong or failed",
         )  # fmt: skip
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
