@@ -112,6 +112,7 @@ class Server(petals_server.Server):
         :raises Exception: whatever loading raises; a server that cannot hold its blocks ends
         """
         span, account = decision.target, ReloadAccount(None, decision.target, None)
+        self._memory = decision.memory
         self._events.emit("decisions", **decision_row("join", decision))
         # before the announcer's thread: a handler forked while that holds a lock would wait for it for ever
         self._shelf.start()

@@ -11,7 +11,7 @@ from swarmlab.errors import BadInput
 from swarmlab.placement.doubts import has_hole, whom_to_ask
 from swarmlab.placement.grace import remember
 from swarmlab.placement.layout import layout_of
-from swarmlab.placement.memory import Departure, Wish
+from swarmlab.placement.memory import Departure, Memory, Wish
 from swarmlab.placement.moves import Moves, Price, moves, rank
 from swarmlab.placement.policy import stay, width_in
 from swarmlab.placement.rule import window_start
@@ -22,7 +22,6 @@ from swarmlab.types import Decision, Intent, Span
 
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Layout, Rng
-    from swarmlab.placement.memory import Memory
     from swarmlab.placement.policy import Server
     from swarmlab.placement.situation import Situation
     from swarmlab.types import ServerRecord, SwarmView
@@ -103,6 +102,7 @@ class Swarmlab:
             expected_stay_tps=float(values.min()),
             policy=self.name,
             reason=f"blocks {start}:{start + width} need throughput most",
+            memory=Memory(last_view=view),  # whoever is missing at the first check was there, or was not
         )
 
     def whom_to_ask(self, view: SwarmView, server: Server, memory: Memory | None) -> tuple[ServerRecord, ...]:

@@ -32,6 +32,7 @@ class ServerLife:
     """All visits of one member to one world. ``run`` is its SimPy process.
 
     :param index: place in the population, which names its streams of random numbers
+    :ivar movable: False for one whose blocks are fixed
     """
 
     def __init__(self, world: World, member: Member, index: int) -> None:
@@ -45,6 +46,7 @@ class ServerLife:
         self.span: Span | None = None
         self._memory: Memory | None = None
         self._before: Memory | None = None
+        self.movable = True
         self._waits, self._phase = False, index * GOLDEN % 1.0
         world.lives.append(self)
         self._record: ServerRecord | None = None
@@ -156,6 +158,7 @@ class ServerLife:
         view = world.dht.view(world.now_s)
         self.span = None
         decision = world.arm.policy.choose(view, self._server(), self._draws)
+        self._memory = decision.memory or self._memory
         self._log_decision("join" if old is None else "choose", replace(decision, old=old), decision.target)
         yield from self._change(old, decision.target)
 
@@ -227,6 +230,7 @@ class ServerLife:
             state,
             expires_at_s=expires_at_s,
             intent=intent,
+            movable=self.movable,
         )
         self.world.announce(self._record)
 

@@ -83,6 +83,7 @@ class ScriptedLife(ServerLife):
     ) -> None:
         super().__init__(world, member, index)
         self._script, self._absence = script, absence
+        self.movable = member.name not in script.fixed
 
     def _check(self) -> Decision:
         now_s = self.world.now_s
