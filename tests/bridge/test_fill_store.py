@@ -22,6 +22,15 @@ def test_blocks_are_made_once_and_read_after_that(tmp_path, capsys):
     assert len(BlockStore(tmp_path / "store").files()) == 3
 
 
+def test_a_store_that_cannot_hold_them_all_is_told(tmp_path, capsys):
+    assert run(tmp_path, "--blocks", "0:1") == 0
+    limit = BlockStore(tmp_path / "store").total_bytes() * 3 // 2
+    assert run(tmp_path, "--blocks", "0:2", f"--max-bytes={limit}") == 1
+    assert "1 of 2 blocks are not in" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert run(tmp_path, "--blocks", "0:1", "--store", str(tmp_path / "file" / "store")) == 1
+
+
 @pytest.mark.parametrize("blocks", ["3:5", "2:2", "x", "-1:2"])
 def test_blocks_that_are_not_there_are_refused(tmp_path, capsys, blocks):
     assert run(tmp_path, f"--blocks={blocks}") == 2

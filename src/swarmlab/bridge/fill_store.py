@@ -17,7 +17,12 @@ from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.health.capacity import ITEM_BYTES, QUANTS
 from swarmlab.types import Span
 
+EXIT_NOT_KEPT = 1
 COLUMNS = ("block", "from", "MiB read", "read, s", "quantize, s", "to device, s", "store, s")
+
+
+class NotKept(Exception):
+    """The store has no room for all of the blocks."""
 
 
 def fill(
@@ -27,6 +32,7 @@ def fill(
 
     :returns: a LoadedBlock for each, as soon as it is there
     :raises BadInput: for a span that the model does not have
+    :raises NotKept: at the end, if the store does not have them all
     """
     import torch
     from petals.utils.auto_config import AutoDistributedConfig
@@ -34,6 +40,7 @@ def fill(
 
     from swarmlab.bridge.block_loader import BlockRecipe
     from swarmlab.bridge.block_source import loader_of
+    from swarmlab.bridge.store_loader import StoreLoader
 
     config: Any = AutoDistributedConfig.from_pretrained(str(model_path))
     if span.end > config.num_hidden_layers:
@@ -45,10 +52,15 @@ def fill(
     loader = loader_of(recipe, store_dir, max_bytes)
     for block in span:
         yield loader.load(block)
+    lost = [block for block in span if not (isinstance(loader, StoreLoader) and loader.keeps(block))]
+    if lost:
+        raise NotKept(
+            f"{len(lost)} of {span.length} blocks are not in {store_dir}: {', '.join(map(str, lost))}"
+        )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0, or 2 for bad input."""
+    """0; 1 if the store did not keep all of them; 2 for bad input."""
     parser = Arguments(
         prog="python -m swarmlab.bridge.fill_store",
         description=__doc__,
@@ -81,6 +93,9 @@ def main(argv: list[str] | None = None) -> int:
             print(" ".join(f"{cell:>12}" for cell in (str(block), one.source, *amounts)), flush=True)
     except BadInput as error:
         return refuse(error)
+    except NotKept as error:
+        print(f"{error}; is the disk full, or --max-bytes too small?", file=sys.stderr)
+        return EXIT_NOT_KEPT
     return 0
 
 

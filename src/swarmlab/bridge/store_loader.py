@@ -71,6 +71,11 @@ class StoreLoader:
             logger.warning(f"Block store is not used for block {block}: {error}")
             return None
 
+    def keeps(self, block: int) -> bool:
+        """Whether the block is in the store now, as far as its name says."""
+        key = self.key(block)
+        return key is not None and (self._store.folder / key.file_name).is_file()
+
     def _stored(self, key: BlockKey, block: int) -> LoadedBlock | None:
         started = time.perf_counter()
         found = self._store.get(key)
