@@ -136,6 +136,47 @@ def test_reloading_that_takes_longer_than_it_is_worth_is_not_done():
     assert "worth its cost" in slow.reason
 
 
+@pytest.mark.parametrize("n", [7, 60, 206, 1_000, 10_000])
+def test_the_same_imbalance_is_worth_the_same_move_in_a_swarm_of_any_size(n: int):
+    # a price that grew with the swarm's throughput made servers of 300 and more stay for ever
+    crowd = [ServerRecord(f"p{i:05d}", Span(0, 4) if i < 0.7 * n else Span(4, 8), 1.0) for i in range(n)]
+    view = SwarmView(8, tuple(crowd))
+    decisions = [
+        Swarmlab().reconsider(
+            view, first(peer_id="p00000", load=LoadCost(s_per_block=s_per_block)), None, RNG
+        )
+        for s_per_block in (5.0, 10_000.0)
+    ]
+    assert decisions[0].memory.wish.target == Span(4, 8)
+    assert decisions[1].memory.wish is None
+
+
+def test_a_move_that_costs_nothing_waits_for_nothing():
+    free = LoadCost(s_per_block=0.0)
+    memory = Memory(departures=(Departure(Span(4, 8), 0.0),))
+    move = Swarmlab().reconsider(at(LOPSIDED, 10.0), first(load=free), memory, RNG)
+    assert (move.moved, move.target, move.intent) == (True, Span(4, 8), None)
+    lonely = SwarmView(8, (*(replace(r, span=Span(1, 5)) for r in CROWD[1:]), CROWD[0], LOPSIDED.servers[-1]))
+    alone = Swarmlab().reconsider(lonely, first(load=free), None, RNG)
+    assert alone.target.start == 0  # block 0 has nobody else
+    balanced = SwarmView(8, (*CROWD, *(ServerRecord(f"z{i:02d}", Span(4, 8), 1.0) for i in range(12))))
+    assert not Swarmlab().reconsider(balanced, first(load=free), None, RNG).moved
+
+
+def test_a_swarm_whose_moves_cost_nothing_comes_near_the_best_and_to_rest():
+    for seed in range(2):
+        crowd = [
+            replace(s, load=LoadCost(s_per_block=0.0)) for s in servers(np.random.default_rng(seed), 25, 40)
+        ]
+        widths, rates = [s.n_blocks for s in crowd], [s.throughput_tps for s in crowd]
+        best = good_placement(problem(40, widths, rates), np.random.default_rng(0), kicks=200).swarm_tps
+        result = play(Swarmlab(), 40, crowd, seconds=1800.0)
+        assert result.swarm_tps > 0.8 * best
+        assert not result.unserved
+        assert all(old != new for _, _, old, new in result.moves)
+        assert not [move for move in result.moves if move[0] > 1200.0]
+
+
 def test_a_plan_that_costs_more_than_it_gains_is_not_even_announced():
     small = SwarmView(8, (*CROWD[:4], ServerRecord("z", Span(4, 8), 1.0)))
     assert Swarmlab().reconsider(small, first(), None, RNG).reason.startswith("1 moves would raise 1 to 2")
