@@ -143,6 +143,15 @@ def test_a_move_of_two_blocks_reads_like_the_documentation():
     ]  # fmt: skip
 
 
+def test_a_move_that_nobody_knew_of_looks_again_after_its_first_block():
+    quick = plan_move(Span(0, 4), Span(2, 6), Mode.PREFETCH, announced=False)
+    usual = plan_move(Span(0, 4), Span(2, 6), Mode.PREFETCH)
+    assert quick == [*usual[:2], Check((0, 1)), *usual[2:]]
+    assert plan_move(Span(0, 4), Span(1, 5), Mode.PREFETCH, announced=False) == plan_move(
+        Span(0, 4), Span(1, 5), Mode.PREFETCH
+    )
+
+
 def test_a_server_cannot_become_wider():
     with pytest.raises(ValueError, match="another width"):
         plan_move(Span(0, 4), Span(2, 7), Mode.PREFETCH)

@@ -202,7 +202,8 @@ class Server(petals_server.Server):
         )
         objections = self._outlook.objections(self._itself(here), here, decision, intent, view)
         mover = Mover(self._tools(), account, objections, intent.announced_at_s)
-        result: Result = self._beside(lambda: mover.run(plan_move(here, target, memory.mode)))
+        plan = plan_move(here, target, memory.mode, announced=decision.intent is None)
+        result: Result = self._beside(lambda: mover.run(plan))
         self._span, self._intent = result.at, None
         if result.outcome == MOVED:
             self._setbacks = 0

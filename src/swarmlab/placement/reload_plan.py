@@ -106,14 +106,18 @@ def memory_plan(
     return MemoryPlan(mode, needed, free_bytes, reason)
 
 
-def plan_move(old: Span, new: Span, mode: Mode) -> list[Action]:
-    """The way from ``old`` to ``new``, both of the same width; nothing if they are equal."""
+def plan_move(old: Span, new: Span, mode: Mode, *, announced: bool = True) -> list[Action]:
+    """The way from ``old`` to ``new``, both of the same width; nothing if they are equal.
+
+    :param announced: False if nobody knew of the move before: one block is loaded while that spreads, and a rival that
+        was earlier then spares the others
+    """
     if old.length != new.length:
         raise ValueError(f"a server that holds {old} cannot move to {new}: another width")
     if old == new:
         return []
     if mode is Mode.PREFETCH:
-        return _prefetched(old, new)
+        return _prefetched(old, new, announced)
     return _shifted(old, new) if old.overlap(new) else _one_by_one(old, new)
 
 
@@ -148,11 +152,13 @@ def contiguous(blocks: Iterable[int]) -> Span | None:
     return span
 
 
-def _prefetched(old: Span, new: Span) -> list[Action]:
+def _prefetched(old: Span, new: Span, announced: bool) -> list[Action]:
     fresh = [block for block in new if block not in old]
     gone = tuple(block for block in old if block not in new)
     kept = contiguous(set(old) & set(new))
     loads: list[Action] = [Load(block) for block in _nearest_first(fresh, kept, new)]
+    if not announced and len(loads) > 1:
+        loads.insert(1, Check(gone))
     return [
         Announce(old, new), *loads, Check(gone), Announce(new), Drain(gone), Check(gone), Drop(gone),
     ]  # fmt: skip
