@@ -32,17 +32,10 @@ def at(seconds: float, *records: ServerRecord, n_blocks: int = 8) -> SwarmView:
     return SwarmView(n_blocks, records, seen_at_s=seconds)
 
 
-def decide(
-    view: SwarmView,
-    server: Server,
-    memory: Memory | None,
-    *,
-    policy: Swarmlab | None = None,
-    **answers: Answer,
-) -> Decision:
+def decide(view: SwarmView, server: Server, memory: Memory | None, **answers: Answer) -> Decision:
     if answers:
         memory = replace(memory or Memory(), testimony=Answers(answers))
-    return (policy or Swarmlab()).reconsider(view, server, memory, RNG)
+    return Swarmlab().reconsider(view, server, memory, RNG)
 
 
 def foremost(others: tuple[ServerRecord, ...]) -> list[str]:
@@ -160,8 +153,8 @@ def test_a_server_with_fixed_blocks_is_not_counted_on_to_move():
     # a move of y alone would do most, but its blocks are fixed
     mine, policy = me("b"), Swarmlab(visible_after_s=0.0)
     records = [ServerRecord(peer, Span(0, 4), tps) for peer, tps in (("a", 1.0), ("b", 1.0), ("y", 3.0))]
-    free = decide(at(0.0, *records), mine, None, policy=policy)
-    fixed = decide(at(0.0, *records[:2], replace(records[2], movable=False)), mine, None, policy=policy)
+    free = policy.reconsider(at(0.0, *records), mine, None, RNG)
+    fixed = policy.reconsider(at(0.0, *records[:2], replace(records[2], movable=False)), mine, None, RNG)
     assert "raise 0 to 2" in free.reason
     assert "raise 0 to 1" in fixed.reason or fixed.moved
 
