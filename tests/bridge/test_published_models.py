@@ -119,3 +119,18 @@ def test_a_note_that_is_no_note_and_a_cache_that_cannot_be_written_do_no_harm(tm
     assert known_sha256(file) == sha256_of(file)
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
     assert known_sha256(file) == sha256_of(file)
+
+
+def test_a_cache_on_a_full_disk_is_left_as_it_was(tmp_path, small_disk, monkeypatch):
+    from swarmlab.bridge.models import file_hash
+
+    monkeypatch.setattr(file_hash, "LARGE_BYTES", 10)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(small_disk.folder))
+    file = tmp_path / "weights"
+    file.write_bytes(b"x" * 100)
+    os.utime(file, (1, 1))
+    small_disk.fill(leave_bytes=0)
+    assert known_sha256(file) == sha256_of(file)
+    assert [path for path in small_disk.folder.rglob("*") if path.is_file()] == [
+        small_disk.folder / "ballast"
+    ]

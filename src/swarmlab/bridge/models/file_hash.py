@@ -46,5 +46,8 @@ def _write(note: Path, content: str) -> None:
     with suppress(OSError):  # nowhere to remember it: it is hashed again next time
         note.parent.mkdir(parents=True, exist_ok=True)
         draft = note.with_suffix(f".{uuid.uuid4().hex[:8]}")
-        draft.write_text(content)
-        draft.replace(note)
+        try:
+            draft.write_text(content)
+            draft.replace(note)
+        finally:
+            draft.unlink(missing_ok=True)
