@@ -8,7 +8,7 @@ import pytest
 
 from swarmlab.swarm import ready
 from swarmlab.swarm.bootstrap import view_from_json
-from swarmlab.swarm.local import PORTS, free_ports
+from swarmlab.swarm.ports import PORTS, free_ports
 from swarmlab.swarm.ready import log_tail, state_of, wait_for
 from swarmlab.types import Intent, ServerRecord, ServerState, Span, SwarmView
 

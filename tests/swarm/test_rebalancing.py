@@ -23,7 +23,7 @@ def test_the_defaults_are_sound_and_scale():
         ("balance_quality", 1.5),
         ("expiration_s", 60.0),
         ("lost_s", 90.0),
-        ("clients", 0),
+        ("clients", -1),
         ("simulations", 0),
     ],
 )

@@ -24,7 +24,8 @@ class Wire:
     def __init__(self, agent):
         self.agent, self.cut = agent, False
 
-    def __call__(self, method, *args, **options):
+    def __call__(self, method, *args, limit_s=60.0, **options):
+        assert limit_s > 0
         if self.cut:
             raise NodeLost("cut")
         answer = getattr(self.agent, method)(*args, **options)

@@ -14,7 +14,8 @@ from swarmlab.errors import BadInput
 from swarmlab.swarm import machine
 from swarmlab.swarm import spec as spec_module
 from swarmlab.swarm.deploy import deploy
-from swarmlab.swarm.spec import HOST, ServerSpec, SwarmSpec, memory_bytes, validate
+from swarmlab.swarm.ports import HOST
+from swarmlab.swarm.spec import ServerSpec, SwarmSpec, memory_bytes, validate
 from swarmlab.types import Span
 
 

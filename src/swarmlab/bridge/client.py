@@ -19,7 +19,7 @@ import torch
 from swarmlab.bridge import arms
 from swarmlab.bridge.fault_points import FaultPoint
 from swarmlab.bridge.floor import measure_floors
-from swarmlab.bridge.models import decode, open_checkpoint, plain_run
+from swarmlab.bridge.models import decode, open_checkpoint, plain_follow, plain_run
 from swarmlab.bridge.session import FaultTolerantSession
 from swarmlab.bridge.workloads import Generation
 from swarmlab.channel import Channel, connect
@@ -83,13 +83,19 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 def plain(args: Mapping[str, Any], channel_path: str) -> int:
     """Entry of a ``client:plain`` process: the greedy generation by transformers alone, without the swarm.
 
-    :param args: as in :func:`main`; ``quant`` of the servers' blocks
+    :param args: as in :func:`main`; ``quant`` of the servers' blocks; ``given_path``: states of a client whose text is
+        followed instead, on ``device``, because the model is too large to generate with
     """
     reporter = Reporter(connect(channel_path))
     checkpoint = open_checkpoint(args["model_path"])
     reporter.send("ready")
     prompt = np.array(args["prompt_ids"], dtype=np.int64)
-    token_ids, hidden = plain_run(checkpoint, prompt, args["work"]["new_tokens"], args.get("quant", "none"))
+    quant, given_path = args.get("quant", "none"), args.get("given_path")
+    if given_path and Path(given_path).exists():
+        with np.load(given_path) as given:
+            token_ids, hidden = plain_follow(checkpoint, prompt, given["token_ids"], quant, args["device"])
+    else:
+        token_ids, hidden = plain_run(checkpoint, prompt, args["work"]["new_tokens"], quant)
     for token, ids in enumerate(token_ids.T.tolist()):
         phase = "prefill" if token == 0 else "decode"
         reporter.send("step", token=token, phase=phase, seconds=None, token_ids=ids)

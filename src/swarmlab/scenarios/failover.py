@@ -25,6 +25,8 @@ from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 
 REFERENCE, PLAIN = "reference", "plain"
+# From here on a token of plain transformers takes seconds on a CPU: 30 for 16 blocks of the 65B in nf4 on one core.
+LARGE_HIDDEN = 2048
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,10 @@ class Failover:
             scenario=replace(scenario, faults=faults),
             arm=arm,
             history=run_dir.history,
-            args=self._client_args(swarm, scenario, arm, run_dir.states_path(scenario.name, arm)),
+            args={
+                **self._client_args(swarm, scenario, arm, run_dir.states_path(scenario.name, arm)),
+                **(self._followed(scenario, run_dir) if arm == PLAIN else {}),
+            },
             deadline_s=self.deadline_s,
         ).run()
 
@@ -134,6 +139,13 @@ class Failover:
             "states_path": str(states_path.resolve()),
             "floor_repeats": self.floor_repeats,
         }
+
+    def _followed(self, scenario: Scenario, run_dir: RunDir) -> dict[str, Any]:
+        """For a large model: whose text plain transformers follow instead of generating one, and on what."""
+        if self.checkpoint.hidden_size < LARGE_HIDDEN:
+            return {}
+        given_path = run_dir.states_path(scenario.name, REFERENCE).resolve()
+        return {"given_path": str(given_path), "device": self.swarm.device}
 
     def _spec(self, scenario: Scenario) -> SwarmSpec:
         servers = tuple(

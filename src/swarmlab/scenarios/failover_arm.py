@@ -86,7 +86,8 @@ class ArmRun:
         ]
         unique = [point for index, point in enumerate(points) if point not in points[:index]]
         kind = "client:plain" if self.arm == "plain" and self.scenario.workload.plainly_greedy else "client"
-        child = self.swarm.spawn(kind, name, {**self.args, "fault_points": unique})
+        on_gpu = str(self.args.get("device", "")).startswith("cuda")
+        child = self.swarm.spawn(kind, name, {**self.args, "fault_points": unique}, on_gpu=on_gpu)
         try:
             end = follow(child.channel(CONNECT_S), self.deadline_s, self._on_event, self._at_fault_point)
         except (ChannelClosed, TimeoutError) as error:

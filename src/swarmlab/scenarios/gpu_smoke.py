@@ -26,6 +26,7 @@ import psutil
 
 from swarmlab.analysis.gpu_smoke import table
 from swarmlab.bridge.models import ensure_model
+from swarmlab.health.gpus import CUDA_ORDER, CUDA_VISIBLE, visible_gpus
 from swarmlab.health.probe import run_probe
 from swarmlab.record.rundir import git_state, versions, write_json
 
@@ -111,7 +112,10 @@ class Smoke:
         )
 
     def rebalance(self) -> Step:
-        return self._experiment("rebalance", "scenarios=[gap]", "arms=[swarmlab]", "model.n_blocks=24")
+        # without clients: they compare with plain transformers, which takes minutes to load 24 such blocks on a CPU
+        return self._experiment(
+            "rebalance", "scenarios=[gap]", "arms=[swarmlab]", "model.n_blocks=24", "rebalance.clients=0"
+        )
 
     def _experiment(self, name: str, *overrides: str) -> Step:
         size, results = self.size, self.folder / "runs"
@@ -133,10 +137,13 @@ class Smoke:
     def _run(self, name: str, module: str, *arguments: str) -> tuple[Step, list[str]]:
         """A process of its own, within the step's time; what it printed goes to a log, too."""
         started, log = time.monotonic(), self.folder / f"{name}.log"
-        env = {**os.environ, "PYTHONWARNINGS": "ignore"}
-        if self.gpu is not None and module != "swarmlab.run":  # a swarm's servers are told one by one
-            env["CUDA_VISIBLE_DEVICES"] = str(self.gpu)
-        with log.open("wb") as out, _watched(self.gpu) as peak:
+        env = {**CUDA_ORDER, **os.environ, "PYTHONWARNINGS": "ignore"}
+        shown = (
+            None if self.gpu is None else visible_gpus([self.gpu], os.environ.get(CUDA_VISIBLE), "--gpu")[0]
+        )
+        if shown is not None and module != "swarmlab.run":  # a swarm's servers are told one by one
+            env[CUDA_VISIBLE] = shown
+        with log.open("wb") as out, _watched(shown) as peak:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdout=out,
@@ -165,8 +172,11 @@ def _wait(process: subprocess.Popen[bytes], budget_s: float) -> str:
 
 
 @contextmanager
-def _watched(gpu: int | None) -> Iterator[list[int]]:
-    """Bytes in use on the GPU, sampled as long as the block lasts; nothing on a CPU."""
+def _watched(gpu: str | None) -> Iterator[list[int]]:
+    """Bytes in use on the GPU, sampled as long as the block lasts; nothing on a CPU.
+
+    :param gpu: as nvidia-smi knows it: number or UUID; of a part of one (MIG) it tells nothing
+    """
     samples: list[int] = []
     if gpu is None:
         yield samples
@@ -213,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--gpu", type=int, default=0, help="number of the GPU, as nvidia-smi counts")
+    parser.add_argument("--gpu", type=int, default=0, help="number of the GPU, as for cluster.gpus")
     parser.add_argument(
         "--cpu", action="store_true", help="on the CPU with the tenth-size model, to try the script"
     )

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from swarmlab.errors import BadInput
+from swarmlab.health.gpus import CUDA_VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from swarmlab.swarm.local import Child
+    from swarmlab.swarm.child import Child
 
 KINDS = ("local", "ray", "slurm")
 DEALS = ("in_turn", "in_groups")
 PLACEMENTS = ("spread", "packed")
 STARTS = ("auto", "fork", "fresh")
-CUDA_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass
@@ -28,7 +28,8 @@ class ClusterSettings:
 
     :param kind: local: processes of this machine; ray: machines of a Ray cluster; slurm: the Ray cluster that the
         job made by ``swarmlab.swarm.slurm`` has started
-    :param gpus: numbers of this machine's GPUs that servers share; empty: what the process sees (local only)
+    :param gpus: numbers of this machine's GPUs that servers share, as nvidia-smi counts them, or, where
+        ``CUDA_VISIBLE_DEVICES`` is set, among those that it shows; empty: what the process sees (local only)
     :param deal: which server gets which machine and GPU: in_turn (neighbours apart) or in_groups (together)
     :param start: fork: from one process that has imported everything; fresh: a Python of its own for each server,
         which a GPU needs; auto: whichever the device needs

@@ -1,26 +1,25 @@
-"""Processes of a swarm on this machine: the orchestrator's side of the nursery, and what it spawns."""
+"""Processes of a swarm on this machine: the orchestrator's side of the nursery."""
 
 from __future__ import annotations
 
 import json
 import os
 import queue
-import random
 import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import swarmlab
-from swarmlab.channel import Channel, Listener
+from swarmlab.channel import Listener
 from swarmlab.errors import SwarmFailed
+from swarmlab.health.gpus import CUDA_ORDER, CUDA_VISIBLE
 from swarmlab.health.processes import group_states
-from swarmlab.swarm.cluster import CUDA_VISIBLE
+from swarmlab.swarm.child import Child
+from swarmlab.swarm.ports import HOST, free_ports
 from swarmlab.swarm.ready import log_tail
-from swarmlab.swarm.spec import HOST, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,53 +27,6 @@ if TYPE_CHECKING:
 NURSERY_MODULE = "swarmlab.bridge.nursery"
 ANSWER_S = 30.0
 LEAVE_S = 10.0
-# Below the range from which systems take ports for outgoing connections, so that nobody takes the port of a
-# server between its death and its restart.
-PORTS = range(18000, 32000)
-
-
-@dataclass
-class Child:
-    """One process group of the swarm.
-
-    :param pid: of its leader; also the number of its process group
-    :param status: exit status once the whole group is gone (negative: the signal that ended it); None before
-    """
-
-    name: str
-    pid: int
-    log_path: Path
-    listener: Listener | None = None
-    status: int | None = None
-    gone: threading.Event = field(default_factory=threading.Event)
-    _channel: Channel | None = None
-
-    @property
-    def pgid(self) -> int:
-        return self.pid
-
-    def channel(self, deadline_s: float = 60.0) -> Channel:
-        """The channel to the process, once it has connected.
-
-        :raises ChannelClosed: if it died first
-        :raises TimeoutError: if it lives but did not connect in time
-        """
-        if self._channel is None:
-            if self.listener is None:
-                raise SwarmFailed(f"{self.name} has no channel")
-            self._channel = self.listener.accept(deadline_s, lambda: not self.gone.is_set())
-            self.listener.close()
-        return self._channel
-
-    def wait(self, deadline_s: float) -> int | None:
-        """The exit status once nothing of the group is left; None if that is not so within the deadline."""
-        self.gone.wait(deadline_s)
-        return self.status
-
-    def close(self) -> None:
-        for end in (self._channel, self.listener):
-            if end is not None:
-                end.close()
 
 
 class Nursery:
@@ -250,19 +202,6 @@ class Nursery:
         self._on_exit(child)
 
 
-def free_ports(count: int, taken: set[int], address: str = HOST) -> list[int]:
-    """Ports of this machine that nothing listens on, in an order that differs between runs on one machine."""
-    candidates = (port for port in random.SystemRandom().sample(PORTS, len(PORTS)) if port not in taken)
-    found: list[int] = []
-    while len(found) < count:
-        port = next(candidates, None)
-        if port is None:
-            raise SwarmFailed(f"no {count} free ports in {PORTS.start}..{PORTS.stop - 1}")
-        if is_free(port, address):
-            found.append(port)
-    return found
-
-
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     """For the nursery and, through it, for every child: one thread per process, this very package."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -272,4 +211,13 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     quiet = {"PYTHONWARNINGS": "ignore::FutureWarning,ignore::UserWarning"}
     # bitsandbytes initialises CUDA when it is imported, which would start threads and spoil every fork
     blind = {CUDA_VISIBLE: ""}
-    return {**os.environ, **single, **quiet, **blind, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
+    return {
+        **CUDA_ORDER,
+        **os.environ,
+        **single,
+        **quiet,
+        **blind,
+        "PYTHONPATH": path,
+        "PYTHONUNBUFFERED": "1",
+        **extra,
+    }

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.local import Child, Nursery
+from swarmlab.swarm.child import Child
+from swarmlab.swarm.local import Nursery
 from swarmlab.swarm.machine import address_of, boot_id, make_temp_dir
 
 if TYPE_CHECKING:

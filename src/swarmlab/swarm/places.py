@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
+from swarmlab.health.gpus import CUDA_VISIBLE, visible_gpus
 from swarmlab.swarm.cluster import deal, gpu_variables
-from swarmlab.swarm.local import Child, Nursery
+from swarmlab.swarm.local import Nursery
 from swarmlab.swarm.machine import LOOPBACK, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from swarmlab.swarm.child import Child
     from swarmlab.swarm.cluster import ClusterSettings, Host
     from swarmlab.swarm.spec import SwarmSpec
 
@@ -36,7 +39,7 @@ class Places:
         self._cluster, self._run_dir, self._on_exit = cluster, run_dir, on_exit
         self._env = {"HIVEMIND_LOGLEVEL": log_level, "HIVEMIND_COLORS": "0"}
         self._stack = ExitStack()
-        gpus = [str(number) for number in cluster.gpus]
+        gpus = visible_gpus(cluster.gpus, os.environ.get(CUDA_VISIBLE))
         self.here = Nursery(
             temp_dir,
             run_dir / "logs/nursery.log",

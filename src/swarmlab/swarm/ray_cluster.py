@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import swarmlab
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.local import free_ports
 from swarmlab.swarm.machine import LOOPBACK, RAY_SOCKET_BYTES, boot_id, make_temp_dir
 from swarmlab.swarm.node import NodeAgent, NodeOrder
-from swarmlab.swarm.ray_process import RAY_ENV, new_token, ray_running
+from swarmlab.swarm.ports import free_ports
+from swarmlab.swarm.ray_process import RAY_ENV, head_options, new_token, ray_running
 from swarmlab.swarm.remote import NoAnswer, NodeLost, RemoteNursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from swarmlab.swarm.child import Child
     from swarmlab.swarm.cluster import ClusterSettings
-    from swarmlab.swarm.local import Child
 
 STRATEGY = {"spread": "STRICT_SPREAD", "packed": "PACK"}
 MIN_STORE_BYTES = 80 * 2**20  # nothing large goes through Ray's object store
@@ -98,21 +98,18 @@ def _own_ray(cluster: ClusterSettings, log_path: Path) -> Iterator[str]:
     """A Ray of this machine alone, for this run; its address."""
     for name, value in {**RAY_ENV, "RAY_AUTH_TOKEN": new_token()}.items():
         os.environ.setdefault(name, value)  # Ray reads them once in the life of a process
-    folder, (port,) = make_temp_dir(inside_bytes=RAY_SOCKET_BYTES), free_ports(1, set())
+    folder, ports = make_temp_dir(inside_bytes=RAY_SOCKET_BYTES), free_ports(2, set())
     options = [
-        "--head",
-        f"--node-ip-address={LOOPBACK}",
-        f"--port={port}",
+        *head_options(LOOPBACK, ports),
         f"--temp-dir={folder}",
         f"--num-cpus={max(1, round(cluster.nodes * cluster.cpus_per_node))}",
         *([f"--num-gpus={gpus}"] if (gpus := cluster.nodes * cluster.gpus_per_node) else []),
         f"--object-store-memory={MIN_STORE_BYTES}",
-        "--include-dashboard=false",
         "--min-worker-port=0",  # any, so that two runs can be on one machine
         "--max-worker-port=0",
     ]
     with ray_running(options, os.environ, folder, log_path):
-        yield f"{LOOPBACK}:{port}"
+        yield f"{LOOPBACK}:{ports[0]}"
 
 
 def bounded(step: Callable[[], Any], limit_s: float) -> None:

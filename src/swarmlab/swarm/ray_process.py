@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SUPERVISOR = [sys.executable, "-m", "swarmlab.swarm.ray_process"]
-# without what asks a cloud for more machines, what copies logs to a driver that has not asked for them, and a second
-# way in, whose port two of them on one machine would both want
+# without what asks a cloud for more machines, and what copies logs to a driver that has not asked for them
 RAY_START = [
     sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--no-monitor",
-    "--include-log-monitor=false", "--ray-client-server-port=0",
+    "--include-log-monitor=false",
 ]  # fmt: skip
 START_S, START_TRIES = 120.0, 3
 STARTED = b"Ray runtime started"  # printed by `ray start` when this machine's part of it is up
@@ -44,6 +43,16 @@ RAY_ENV = {
     # whoever joins must show a token: Ray listens on every network of a machine, whatever address it is given
     "RAY_AUTH_MODE": "token",
 }
+
+
+def head_options(address: str, ports: Sequence[int]) -> list[str]:
+    """Of ``ray start`` for a cluster's first machine.
+
+    :param ports: two; the second is of a way in that is not used, but that two clusters on one machine would both want
+    """
+    port, unused = ports
+    own = ["--head", f"--node-ip-address={address}", f"--port={port}", f"--ray-client-server-port={unused}"]
+    return [*own, "--include-dashboard=false"]
 
 
 def new_token() -> str:

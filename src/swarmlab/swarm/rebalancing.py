@@ -30,7 +30,7 @@ class RebalanceSettings:
     :param read_delay_s: artificial seconds to read one block, from the end of the start on; in ``slow_disk``,
         ``slow_read_delay_s``
     :param drain_s: how long our server waits for open sessions before it swaps blocks
-    :param clients: processes that generate meanwhile
+    :param clients: processes that generate meanwhile; 0 for none
     :param sample_every_s: between two looks at the swarm
     :param settle_s: how long a scenario goes on after lost records are back; ``gap_s`` after servers were killed,
         ``wide_s`` after a server joined
@@ -81,6 +81,6 @@ def check_rebalance(settings: RebalanceSettings) -> None:
     if settings.lost_s >= settings.grace_s:
         allowed = f"less than rebalance.grace_s, {settings.grace_s:g}: or our policy believes that the server is gone"
         raise BadInput("rebalance.lost_s", settings.lost_s, allowed)
-    for name in ("clients", "simulations"):
-        if getattr(settings, name) < 1:
-            raise BadInput(f"rebalance.{name}", getattr(settings, name), "at least 1")
+    for name, least in (("clients", 0), ("simulations", 1)):
+        if getattr(settings, name) < least:
+            raise BadInput(f"rebalance.{name}", getattr(settings, name), f"at least {least}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.local import Child
+from swarmlab.swarm.child import Child
 from swarmlab.swarm.machine import boot_id
 from swarmlab.swarm.node import shifted
 
@@ -161,11 +162,19 @@ class RemoteNursery:
         path = self._run_dir / name
         if not path.resolve().is_relative_to(self._run_dir.resolve()):
             return  # a machine of ours would not say that
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".jsonl" and self._offset_s:
-            data = b"".join(shifted(line, self._offset_s) for line in data.splitlines())
-        with path.open("ab") as file:
-            file.write(data)
+            data = b"".join(self._on_our_clock(line) for line in data.splitlines())
+        with suppress(OSError):  # a full disk here must not hide that a server there died
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(data)
+
+    def _on_our_clock(self, line: bytes) -> bytes:
+        """A row of which a part is missing, because its writer was killed, is kept as it is."""
+        try:
+            return shifted(line, self._offset_s)
+        except SwarmFailed:
+            return line + b"\n"
 
     def _bury(self, pid: int, status: int | None) -> None:
         with self._lock:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from swarmlab.swarm.child import Child
     from swarmlab.swarm.cluster import Host
-    from swarmlab.swarm.local import Child
     from swarmlab.swarm.spec import ServerSpec, SwarmSpec
     from swarmlab.types import Span
 

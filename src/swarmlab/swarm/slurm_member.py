@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.local import PORTS, free_ports
 from swarmlab.swarm.machine import address_of
-from swarmlab.swarm.ray_process import RAY_ENV, new_token, ray_running
+from swarmlab.swarm.ports import PORTS, free_ports
+from swarmlab.swarm.ray_process import RAY_ENV, head_options, new_token, ray_running
 from swarmlab.swarm.ready import wait_for
 
 if TYPE_CHECKING:
@@ -66,15 +66,14 @@ def ray_folder(env: Mapping[str, str]) -> Path:
 def lead(folder: Path, overrides: Sequence[str]) -> int:
     """Task 0: the exit code of the experiment."""
     host = address_of("node")
-    port = free_ports(1, set(), host)[0]
+    ports = free_ports(2, set(), host)
     publish(folder, TOKEN, new_token())
-    env = {**os.environ, **_ray_env(folder), "SWARMLAB_RAY_ADDRESS": f"{host}:{port}"}
-    head = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
-    options = [*head, f"--temp-dir={ray_folder(env)}", *WORKER_PORTS, *resources(env)]
+    env = {**os.environ, **_ray_env(folder), "SWARMLAB_RAY_ADDRESS": f"{host}:{ports[0]}"}
+    options = [*head_options(host, ports), f"--temp-dir={ray_folder(env)}", *WORKER_PORTS, *resources(env)]
     code = 1
     try:
         with ray_running(options, env, ray_folder(env), folder / "ray-0.log"):
-            publish(folder, ADDRESS, f"{host}:{port}")
+            publish(folder, ADDRESS, f"{host}:{ports[0]}")
             command = [sys.executable, "-m", "swarmlab.run", "cluster=slurm", *overrides]
             code = subprocess.run(command, env=env, check=False).returncode
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import psutil
 
 from swarmlab.errors import BadInput
+from swarmlab.health.gpus import CUDA_VISIBLE, visible_gpus
 from swarmlab.swarm.cluster import ClusterSettings, starts_fresh
 from swarmlab.swarm.network import NetworkSettings
+from swarmlab.swarm.ports import is_free
 from swarmlab.types import MAX_THROUGHPUT_TPS, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-HOST = "127.0.0.1"
 
 THROUGHPUTS = ("given", "measured")
 MAX_HANDLERS = 64  # petals' own default is 8
@@ -121,6 +121,7 @@ def validate(spec: SwarmSpec, *, whole: bool = True) -> None:
         allowed = "only inside a job that `python -m swarmlab.swarm.slurm` has written (docs/clusters.md)"
         raise BadInput("cluster", "slurm", allowed)
     if spec.cluster.kind == "local":  # of other machines, nothing is known yet
+        visible_gpus(spec.cluster.gpus, os.environ.get(CUDA_VISIBLE))
         _validate_ports(spec.servers)
         _validate_memory(spec)
 
@@ -203,13 +204,3 @@ def memory_bytes(spec: SwarmSpec) -> int:
     weights_bytes = held * spec.block_bytes if spec.device == "cpu" else 0
     each_bytes = FRESH_SERVER_BYTES if starts_fresh(spec.cluster, spec.device) else SERVER_BYTES
     return BASE_BYTES + len(spec.servers) * each_bytes + weights_bytes
-
-
-def is_free(port: int, address: str = HOST) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True

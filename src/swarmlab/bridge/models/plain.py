@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,42 +34,51 @@ def load_plain(checkpoint: Checkpoint, quant: str = "none") -> LlamaForCausalLM:
         str(checkpoint.path), torch_dtype=torch.float32, low_cpu_mem_usage=True, local_files_only=True
     )
     model.eval().requires_grad_(False)
-    if quant != "none":
-        _quantize(model.model.layers, quant)
+    quantize(model.model.layers, quant)
     return model
 
 
-def _drawn(checkpoint: Checkpoint, quant: str) -> Any:
-    """The transformers model of a synthetic checkpoint; a quantized one never holds two blocks in float32."""
-    import torch
+def shell(checkpoint: Checkpoint) -> Any:
+    """The transformers model of a synthetic checkpoint without its blocks' weights: embeddings, last norm, head."""
     from accelerate import init_empty_weights
     from safetensors.torch import load_file
     from transformers import LlamaConfig, LlamaForCausalLM
 
     with init_empty_weights():
         model: Any = LlamaForCausalLM(LlamaConfig.from_pretrained(str(checkpoint.path)))
-    model.eval()
     weights = load_file(checkpoint.path / WEIGHTS)
     model.load_state_dict({name: value.float() for name, value in weights.items()}, strict=False, assign=True)
+    return model.eval().requires_grad_(False)
+
+
+def drawn_layer(layer: Any, drawn: Mapping[str, npt.NDArray[np.float16]]) -> Any:
+    """The block with its weights, in float32."""
+    import torch
+
+    layer.load_state_dict(
+        {name: torch.from_numpy(values).float() for name, values in drawn.items()}, assign=True
+    )
+    return layer.requires_grad_(False)
+
+
+def _drawn(checkpoint: Checkpoint, quant: str) -> Any:
+    """The transformers model of a synthetic checkpoint; a quantized one never holds two blocks in float32."""
+    model = shell(checkpoint)
     for block, layer in enumerate(model.model.layers):
-        drawn = block_tensors(checkpoint.config, block)
-        layer.load_state_dict(
-            {name: torch.from_numpy(values).float() for name, values in drawn.items()}, assign=True
-        )
-        layer.requires_grad_(False)
-        if quant != "none":
-            _quantize(layer, quant)
+        quantize(drawn_layer(layer, block_tensors(checkpoint.config, block)), quant)
     missing = [name for name, tensor in model.state_dict().items() if tensor.is_meta]
     if missing:
         raise ValueError(f"{checkpoint.path} has no {missing[0]}")
     return model.requires_grad_(False)
 
 
-def _quantize(blocks: Any, quant: str) -> None:
+def quantize(blocks: Any, quant: str, device: str = "cpu") -> Any:
     """In place; in training mode, as servers of petals run: else bitsandbytes computes in bfloat16 on some CPUs."""
+    if quant == "none":
+        return blocks.to(device)
     from petals.utils.convert_block import QuantType, quantize_module
 
-    quantize_module(blocks, quant_type=QuantType[quant.upper()]).to("cpu").train()
+    return quantize_module(blocks, quant_type=QuantType[quant.upper()]).to(device).train()
 
 
 def plain_run(
@@ -84,7 +93,7 @@ def plain_run(
         every position that was fed, ``[batch, tokens + new_tokens - 1, hidden]``
     :raises BadInput: if there is nothing to do or the model cannot hold so many tokens
     """
-    _check_sizes(checkpoint, prompt_ids, new_tokens)
+    check_sizes(checkpoint, prompt_ids, new_tokens)
     import torch
 
     model: Any = load_plain(checkpoint, quant)
@@ -113,7 +122,7 @@ def _threads_for(checkpoint: Checkpoint) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _check_sizes(checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int) -> None:
+def check_sizes(checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int) -> None:
     if prompt_ids.ndim != 2 or 0 in prompt_ids.shape:
         raise BadInput("workload.prompt", prompt_ids.shape, "at least one row of at least one token")
     if prompt_ids.min() < 0 or prompt_ids.max() >= checkpoint.vocab_size:
