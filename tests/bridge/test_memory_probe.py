@@ -15,6 +15,7 @@ compat.apply()
 
 from swarmlab.bridge import memory_probe  # noqa: E402
 from swarmlab.bridge.memory_probe import MIN_RESERVE_BYTES, free_bytes, plan_memory  # noqa: E402
+from swarmlab.health.machine import ContainerMemory  # noqa: E402
 from swarmlab.placement.reload_plan import Mode  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 
@@ -53,14 +54,14 @@ def test_it_can_be_told(monkeypatch):
 
 @pytest.mark.parametrize(("total", "reserve"), [(2**30, 256 * 2**20), (100 * 2**30, 5 * 2**30)])
 def test_some_memory_is_left_alone(monkeypatch, total, reserve):
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=total))
-    monkeypatch.setattr(memory_probe, "container_limit_bytes", lambda: None)
-    monkeypatch.setattr(memory_probe, "measure_memory_bytes", lambda: total)
+    memory = SimpleNamespace(available=total, total=total)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(memory_probe, "container_memory", lambda: None)
     assert free_bytes(torch.device("cpu")) == total - reserve
 
 
 def test_a_container_has_what_its_limit_leaves(monkeypatch):
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1000 * 2**30))
-    monkeypatch.setattr(memory_probe, "container_limit_bytes", lambda: 2**30)
-    monkeypatch.setattr(memory_probe, "measure_memory_bytes", lambda: 2**29)
+    memory = SimpleNamespace(available=900 * 2**30, total=1000 * 2**30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(memory_probe, "container_memory", lambda: ContainerMemory(2**30, 2**29))
     assert free_bytes(torch.device("cpu")) == 2**29 - MIN_RESERVE_BYTES

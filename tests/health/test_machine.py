@@ -59,7 +59,7 @@ def test_the_container_limit_counts_if_it_is_lower(tmp_path: Path):
 
     (tmp_path / "memory.max").write_text("5000\n")
     assert machine.measure_memory_bytes(meminfo, tmp_path) == 4000
-    assert machine.container_limit_bytes(tmp_path) == 5000
+    assert machine.container_memory(tmp_path) == machine.ContainerMemory(5000, 4000)
     (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 600\n")
     assert machine.measure_memory_bytes(meminfo, tmp_path) == 4600
     (tmp_path / "memory.stat").unlink()

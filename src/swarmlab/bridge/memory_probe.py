@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import psutil
 import torch
 
 from swarmlab.bridge.container import BlockContainer
-from swarmlab.health.machine import container_limit_bytes, measure_memory_bytes
+from swarmlab.health.machine import container_memory
 from swarmlab.placement.reload_plan import MemoryPlan, memory_plan
 from swarmlab.types import Span
 
@@ -47,8 +46,10 @@ def free_bytes(device: torch.device) -> int:
         # what torch holds for itself is free for us
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     else:
-        total = min(psutil.virtual_memory().total, container_limit_bytes() or math.inf)
-        free = measure_memory_bytes()
+        memory, container = psutil.virtual_memory(), container_memory()
+        free, total = memory.available, memory.total
+        if container is not None:
+            free, total = min(free, container.free_bytes), min(total, container.limit_bytes)
     return int(free - max(RESERVE_SHARE * total, MIN_RESERVE_BYTES))
 
 

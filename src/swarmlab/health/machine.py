@@ -112,19 +112,26 @@ def measure_clocks(window_s: float = CLOCK_WINDOW_S) -> ClockReading:
 def measure_memory_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Memory that a run can still take: the machine's, or the container's if that is less."""
     rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    available, limit = int(rows["MemAvailable"].split()[0]) * 1024, container_limit_bytes(cgroup)
-    if limit is None:
-        return available
-    used = int((cgroup / "memory.current").read_text()) - _cached_bytes(cgroup)
-    return max(0, min(available, limit - used))
+    available, limit = int(rows["MemAvailable"].split()[0]) * 1024, container_memory(cgroup)
+    return available if limit is None else min(available, limit.free_bytes)
 
 
-def container_limit_bytes(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Memory that this container's processes may have together; None if there is no limit."""
+@dataclass(frozen=True)
+class ContainerMemory:
+    """What this container's processes may have together, and what is left of it."""
+
+    limit_bytes: int
+    free_bytes: int
+
+
+def container_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> ContainerMemory | None:
+    """None if there is no limit."""
     try:
-        return int((cgroup / "memory.max").read_text())
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):  # no such control group, or "max"
         return None
+    return ContainerMemory(limit, max(0, limit - used + _cached_bytes(cgroup)))
 
 
 def _cached_bytes(cgroup: Path) -> int:
