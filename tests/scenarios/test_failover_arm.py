@@ -88,7 +88,8 @@ class FakeSwarm:
             for name, span in SERVERS.items()
         }
 
-    def spawn(self, kind, name, args):
+    def spawn(self, kind, name, args, *, on_gpu=False):
+        assert not on_gpu
         assert not self.children or self.children[-1] in self.killed, "one client at a time"
         self.spawned.append((kind, name, args))
         self.children.append(FakeChild(self.scripts.pop(0)))
