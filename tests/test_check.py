@@ -232,6 +232,12 @@ def test_a_tree_of_published_results_is_judged_in_one_command(tmp_path, capsys):
     assert "documents" in printed
 
 
+def test_a_tree_without_published_runs_is_bad_input(tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("swarmlab: results: ")
+
+
 def test_a_tree_whose_run_failed_fails(tmp_path, capsys):
     history = default_run()
     history.arrays["kill_last", "swarmlab"]["hidden"][0, 9] += 1.0

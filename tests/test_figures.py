@@ -117,6 +117,38 @@ def test_a_run_is_no_repeat_of_itself_nor_of_another_experiment(run_path, tmp_pa
         publish([run_path, run_path], tmp_path / "results")
 
 
+def test_what_is_published_is_not_published_over_itself(run_path, tmp_path, capsys):
+    """It has not all that was recorded: its tables would be lost."""
+    results = tmp_path / "results"
+    folder = publish([run_path], results)
+    before = sorted(path.name for path in (folder / "tables").iterdir())
+    assert main(["--publish", str(folder), "--results", str(results)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in (folder / "tables").iterdir()) == before
+
+
+def test_nothing_is_written_if_one_of_several_cannot_be_published(run_path, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run_path, other)
+    (other / "summary.json").unlink()
+    with pytest.raises(BadInput):
+        publish([run_path, other], tmp_path / "results")
+    assert not (tmp_path / "results" / "tables").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--publish"], ["--as", "mine"], ["--nonsense"]])
+def test_a_command_line_that_means_nothing_draws_nothing(run_path, tmp_path, arguments, capsys):
+    results = tmp_path / "results"
+    publish([run_path], results)
+    try:
+        code = main([*arguments, "--results", str(results)])
+    except SystemExit as leaving:
+        code = leaving.code
+    assert code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (results / "figures").exists()
+
+
 def test_a_run_that_did_not_complete_is_not_published(run_path, tmp_path):
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))

@@ -12,7 +12,13 @@ from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
 from swarmlab.judges.drawing import drawing_judge, figures_of, figures_of_published
 from swarmlab.record.load import DamagedRun, Run, load_run
-from swarmlab.record.published import Published, read_published, write_published, write_repeat
+from swarmlab.record.published import (
+    Published,
+    check_repeat,
+    read_published,
+    write_published,
+    write_repeat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +52,8 @@ def publish(run_dirs: Sequence[Path | str], results: Path = RESULTS, name: str |
     :raises BadInput: if one is no judged and complete run, or they are of different experiments
     """
     first, *others = [_load(path) for path in run_dirs]
+    for other in others:  # before anything is written
+        check_repeat(other, first)
     target = write_published(first, results, drawing_judge(first).FIGURE_KINDS, name)
     for other in others:
         write_repeat(other, target)
@@ -87,6 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.sources and not any(options.results.glob("tables/*/run.json")):
         return refuse(f"nothing is published in {options.results / 'tables'}; name a run folder")
+    if options.publish and not options.sources:
+        return refuse("--publish: nothing to publish; name the folders of runs, the one to show first")
+    if options.name is not None and not options.publish:
+        return refuse("--as: a name to publish under; it goes with --publish")
     try:
         for path in _wanted(options):
             sys.stdout.write(f"{path}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from swarmlab.types import SwarmView
 # where petals' servers announce public models: {dht_prefix: {"num_blocks": ..., "repository": ...}}
 MODELS_KEY = "_petals.models"
 START_S = 30.0
+END_S = 5.0
 
 
 class DhtReader:
@@ -53,7 +55,7 @@ def reading(initial_peers: Sequence[str]) -> Iterator[DhtReader]:
     :param initial_peers: multiaddresses with a peer id, ``/ip4/127.0.0.1/tcp/31337/p2p/Qm...``
     :raises SwarmFailed: if none of them can be reached
     """
-    loop = asyncio.new_event_loop()
+    loop, before = asyncio.new_event_loop(), set(threading.enumerate())
     try:
         try:
             # a node that reads would else store what it found at the peer that is nearest to the key
@@ -73,15 +75,22 @@ def reading(initial_peers: Sequence[str]) -> Iterator[DhtReader]:
         finally:
             loop.run_until_complete(node.shutdown())
     finally:
-        _end(loop)
+        _end(loop, [one for one in threading.enumerate() if one not in before])
 
 
-def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close the loop after what hivemind leaves running in it."""
+def _end(loop: asyncio.AbstractEventLoop, threads: Sequence[threading.Thread]) -> None:
+    """Close the loop after what hivemind leaves running in it.
+
+    :param threads: those since it began; of them, asyncio's own wait for the end of a process and tell the loop, and
+        complain on stderr if it is closed by then
+    """
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
     loop.run_until_complete(_all_ended(left))
+    for thread in threads:
+        if "waitpid" in thread.name:
+            thread.join(END_S)
     loop.close()
 
 

@@ -9,6 +9,7 @@ from swarmlab.analysis.claims import makes
 from swarmlab.analysis.claims_tables import NOT_THERE
 from swarmlab.analysis.plots.digest import figure_digest, stored_digest
 from swarmlab.analysis.published_checks import check_summary
+from swarmlab.errors import BadInput
 from swarmlab.judges.claims import ROOT, documents, read_claims, results_readme
 from swarmlab.judges.drawing import figures_of_published
 from swarmlab.judges.expected import read_expected
@@ -32,6 +33,8 @@ def check_tree(results: Path) -> dict[str, list[Finding]]:
     """
     found: dict[str, list[Finding]] = {}
     drawn: set[str] = set()
+    if not any(results.glob("tables/*/run.json")):
+        raise BadInput("results", str(results), "a folder with published runs, tables/NAME/run.json")
     for one in read_published(results):
         found[one.name] = check_published(one)
         found[one.name] += guard("figures", _figures, one, results / "figures", drawn)

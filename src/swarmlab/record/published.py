@@ -62,14 +62,21 @@ def write_published(run: Run, results: Path, kinds: Sequence[str], name: str | N
     return target
 
 
+def check_repeat(run: Run, of: Run) -> None:
+    """
+    :raises BadInput: if it is no repeat of the other run, not complete or was not judged
+    """
+    _judged(run)
+    if of.info["exp"] != run.info["exp"] or of.info["id"] == run.info["id"]:
+        raise BadInput("run_dir", str(run.path), f"another run of {of.info['exp']}")
+
+
 def write_repeat(run: Run, target: Path) -> Path:
     """Keep what a further run measured beside the one that is shown.
 
     :raises BadInput: if it is no repeat of it, not complete or was not judged
     """
-    shown = load_run(target)
-    if shown.info["exp"] != run.info["exp"] or shown.info["id"] == run.info["id"]:
-        raise BadInput("run_dir", str(run.path), f"another run of {shown.info['exp']}")
+    check_repeat(run, load_run(target))
     path = target / "repeats" / f"{run.info['id']}.json"
     path.parent.mkdir(exist_ok=True)
     write_json(path, {"info": public_info(run.info), "summary": _judged(run)})
@@ -124,8 +131,11 @@ def public_info(info: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(run: Run) -> dict[str, Any]:
     summary = run.summary()
-    if summary is None or run.info.get("status") != "complete":
+    # what is published has not all that was recorded, and publishing it again could overwrite it with less
+    if summary is None or run.info.get("status") != "complete" or not run.is_raw:
         raise BadInput(
-            "run_dir", str(run.path), "a complete run that was judged: python -m swarmlab.check RUN_DIR"
+            "run_dir",
+            str(run.path),
+            "the own folder of a complete run that was judged: python -m swarmlab.check RUN_DIR",
         )
     return summary
