@@ -83,6 +83,16 @@ def test_a_move_that_failed_is_not_one_that_was_made():
     assert (found["moves"], found["moves_failed"], found["noop_reloads"]) == (0, 1, 0)
 
 
+def test_what_was_loaded_for_a_move_that_was_withdrawn_was_loaded():
+    done = {
+        "old_start": 0, "old_end": 4, "new_start": 2, "new_end": 6, "loaded": 2, "redundant": 0, "bytes_read": 20,
+        "no_op": False, "out_of_service_s": 0.0, "lost_block_s": 0.0, "completed": True,
+    }  # fmt: skip
+    found = measure_moves([done, {**done, "loaded": 1, "bytes_read": 10, "completed": False}])
+    assert (found["moves"], found["moves_failed"]) == (1, 1)
+    assert (found["blocks_loaded"], found["bytes_read"]) == (3, 30)
+
+
 def test_where_nobody_moves_nothing_is_out_of_service():
     found = measure(Story().scenario("pinned", "gap").rows)[0]["pinned"]
     assert (found["moves"], found["out_of_service_s"], found["kept_out_of_service_s_max"]) == (0, 0.0, 0.0)

@@ -102,7 +102,7 @@ def measure_part(found: Sequence[Part]) -> Row:
 
 
 def measure_moves(moves: Sequence[Row]) -> Row:
-    """What moving cost; servers that join are left out."""
+    """What moving cost, also what was loaded for moves that were then not made; servers that join are left out."""
     done = [row for row in moves if row.get("completed", True)]
     keeping = [row for row in done if overlap(row)]
     capacity = [lost_block_s(row) * (row.get("throughput_tps") or 0.0) for row in done]
@@ -110,9 +110,9 @@ def measure_moves(moves: Sequence[Row]) -> Row:
         "moves": len(done),
         "moves_failed": len(moves) - len(done),
         "noop_reloads": sum(bool(row["no_op"]) for row in done),
-        "redundant_loads": sum(row["redundant"] or 0 for row in done),
-        "blocks_loaded": sum(row["loaded"] or 0 for row in done),
-        "bytes_read": sum(row["bytes_read"] or 0 for row in done),
+        "redundant_loads": sum(row["redundant"] or 0 for row in moves),
+        "blocks_loaded": sum(row["loaded"] or 0 for row in moves),
+        "bytes_read": sum(row["bytes_read"] or 0 for row in moves),
         "out_of_service_s": float(sum(row["out_of_service_s"] or 0.0 for row in done)),
         # blocks in both spans: petals takes them out of service for the whole reload, ours for the swap
         "kept_out_of_service_s_max": max((row["out_of_service_s"] or 0.0 for row in keeping), default=0.0),
