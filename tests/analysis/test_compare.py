@@ -37,3 +37,9 @@ def test_what_only_one_has_is_left_out_and_what_never_came_has_no_ratio():
 
 def test_arms_over_all_scenarios_are_compared_too():
     assert row(compare(summary(1.0), [summary(1.0)]), "steps")["scenario"] == "all"
+
+
+def test_arms_over_other_scenarios_are_not_compared():
+    more = summary(1.0)
+    more["scenarios"]["hang"] = more["scenarios"]["kill"]
+    assert {one["scenario"] for one in compare(summary(1.0), [more])} == {"kill"}

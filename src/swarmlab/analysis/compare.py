@@ -14,6 +14,8 @@ ALL = "all"
 def compare(mine: Summary, others: Sequence[Summary]) -> list[dict[str, Any]]:
     """One row for each scenario, arm and metric that both have.
 
+    What an arm comes to over all scenarios is compared with runs of the same ones only.
+
     :return: rows with ``scenario`` ("all" for an arm over all of them), ``arm``, ``metric``, ``mine`` and ``ours``
         (median of numbers, the word that all share); of numbers also ``low`` and ``high`` (95 %, None with a single
         run), ``n`` and ``ratio`` of mine to ours; ``same`` for words, None for numbers
@@ -22,7 +24,13 @@ def compare(mine: Summary, others: Sequence[Summary]) -> list[dict[str, Any]]:
         _row(scenario, arm, metric, value, [other for other in found if other is not None])
         for scenario, arm, metrics in _arms(mine)
         for metric, value in metrics.items()
-        if (found := [_at(other, scenario, arm).get(metric) for other in others])
+        if (
+            found := [
+                _at(other, scenario, arm).get(metric)
+                for other in others
+                if _comparable(mine, other, scenario)
+            ]
+        )
         and any(f is not None for f in found)
     ]
 
@@ -33,6 +41,10 @@ def _arms(summary: Summary) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     for scenario, arms in summary.get("scenarios", {}).items():
         for arm, metrics in arms.items():
             yield scenario, arm, metrics
+
+
+def _comparable(mine: Summary, other: Summary, scenario: str) -> bool:
+    return scenario != ALL or set(mine.get("scenarios", {})) == set(other.get("scenarios", {}))
 
 
 def _at(summary: Summary, scenario: str, arm: str) -> Mapping[str, Any]:
