@@ -22,26 +22,30 @@ def claims_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
     """
     lines = ["| claim | world | command | expected | cost on 2 cores |", "|--" * 5 + "|"]
     lines += [
-        f"| {_cell(one.claim)} | {worlds.get(experiment_of(one.command), MISSING)} | `{one.command}` "
+        f"| {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
         f"| {_cell(one.expected)} | {one.time}, {one.disk} |"
         for one in claims
     ]
     return "\n".join(lines)
 
 
-def artifact_table(claims: Iterable[Claim]) -> str:
+def artifact_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
     """Markdown for the artifact appendix: the same with tolerance and evidence."""
     lines = [
-        "| # | claim | command | time | disk | expected | tolerance | stored evidence |",
-        "|--" * 8 + "|",
+        "| # | claim | world | command | time | disk | expected | tolerance | stored evidence |",
+        "|--" * 9 + "|",
     ]
     for index, one in enumerate(claims, start=1):
         evidence = f"[{one.published}](../results/README.md#published-runs)" if one.published else "none yet"
         lines.append(
-            f"| {index} | {_cell(one.claim)} | `{one.command}` | {one.time} | {one.disk} | {_cell(one.expected)} "
+            f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` | {one.time} | {one.disk} | {_cell(one.expected)} "
             f"| {_cell(one.tolerance)} | {evidence} |"
         )
     return "\n".join(lines)
+
+
+def _world(claim: Claim, worlds: Mapping[str, str]) -> str:
+    return worlds.get(experiment_of(claim.command), MISSING)
 
 
 def numbers_table(claims: Iterable[Claim], published: Mapping[str, Runs]) -> str:

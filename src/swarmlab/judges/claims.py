@@ -93,7 +93,7 @@ def documents(claims: list[Claim], root: Path = ROOT) -> dict[Path, str]:
     worlds = {one.run.info["exp"]: str(one.run.info["world"]) for one in read_published(root / "results")}
     tables = {
         root / "README.md": claims_table(claims, worlds),
-        root / "docs" / "artifact.md": artifact_table(claims),
+        root / "docs" / "artifact.md": artifact_table(claims, worlds),
     }
     return {path: _between(path.read_text(encoding="utf-8"), table, path) for path, table in tables.items()}
 
