@@ -22,7 +22,7 @@ TOLERANCE = 3e-4  # as of a run in float32: the same products in other shapes
 def checkpoint(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     if request.param == "drawn":
-        return synthetic(folder, "llama_65b_tenth", n_blocks=5)  # more than are drawn ahead
+        return synthetic(folder, "llama_65b_tenth", n_blocks=8)  # more than are drawn ahead
     return tiny_llama(folder)
 
 

@@ -6,12 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 
 from swarmlab.analysis.gpu_smoke import table
+from swarmlab.health.capacity import GIB
+from swarmlab.health.gpus import CUDA_VISIBLE
+from swarmlab.health.swarm_plan import Place, check_plan
 from swarmlab.scenarios import gpu_smoke
 from swarmlab.scenarios.gpu_smoke import CPU, GPU, STEPS, Smoke, Step, device_label
+from swarmlab.scenarios.planning import check_in_time, plans_of
+from swarmlab.settings import load
 
 STUBBORN = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True)\n"
 
@@ -85,6 +91,38 @@ def test_servers_of_a_swarm_are_given_the_gpu_one_by_one(monkeypatch, tmp_path):
     )
     Smoke(CPU, None, tmp_path).rebalance()
     assert not any("cluster.gpus" in argument for argument in seen[1])
+
+
+@pytest.mark.parametrize("step", ["failover", "rebalance"])
+@pytest.mark.parametrize(("size", "gpu"), [(GPU, 0), (CPU, None)])
+def test_a_run_takes_the_settings_of_each_step_and_an_80_gb_gpu_has_room(
+    monkeypatch, tmp_path, step, size, gpu
+):
+    seen = []
+    monkeypatch.setattr(
+        Smoke,
+        "_run",
+        lambda _self, name, *arguments: (seen.extend(arguments), (Step(name, "done", 0.0, None), []))[1],
+    )
+    getattr(Smoke(size, gpu, tmp_path), step)()
+    module, *overrides = seen
+    assert module == "swarmlab.run"
+    settings, _ = load(overrides, elsewhere=True)
+    places = [Place("memory" if gpu is None else "gpu0", 80 * GIB)]
+    plans = plans_of(settings, places)
+    for plan in plans:
+        check_plan(plan)
+    check_in_time(settings, plans)
+
+
+def test_the_gpu_is_one_of_those_that_we_were_given(monkeypatch, tmp_path):
+    monkeypatch.setenv(CUDA_VISIBLE, "4,GPU-b")
+    watched = []
+    monkeypatch.setattr(gpu_smoke, "_watched", lambda gpu: (watched.append(gpu), nullcontext([]))[1])
+    step, lines = Smoke(GPU, 1, tmp_path)._run("blocks", "tests.scenarios.says_which_gpu")
+    assert step.outcome == "done", lines
+    assert lines == ["GPU-b", "PCI_BUS_ID"]
+    assert watched == ["GPU-b"]
 
 
 @pytest.mark.swarm

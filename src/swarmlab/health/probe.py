@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmlab.health.finding import Finding, fail, ok, warn
+from swarmlab.health.gpus import CUDA_ORDER
 from swarmlab.health.packages import REINSTALL
 
 
@@ -47,7 +48,7 @@ def run_probe(module: str, *, timeout_s: float = 120.0) -> Report:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": folder},
+                env={**CUDA_ORDER, **os.environ, "TMPDIR": folder},
             )
         try:
             process.wait(timeout_s)

@@ -56,8 +56,8 @@ GPU = Size(
     "nf4",
     "float16",
     "cuda",
-    8,
-    {"blocks": 80, "failover": 230, "rebalance": 260},
+    4,
+    {"blocks": 70, "failover": 270, "rebalance": 230},
     0.1,
 )
 CPU = Size(
@@ -108,7 +108,12 @@ class Smoke:
 
     def failover(self) -> Step:
         return self._experiment(
-            "failover", "scenarios=[kill_last]", "arms=[swarmlab]", "model.n_blocks=16", "deadline_s=200"
+            "failover",
+            "scenarios=[kill_last]",
+            "arms=[swarmlab]",
+            "model.n_blocks=16",
+            "deadline_s=200",
+            "floor_repeats=1",
         )
 
     def rebalance(self) -> Step:

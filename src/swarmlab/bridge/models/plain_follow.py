@@ -20,7 +20,7 @@ from swarmlab.bridge.models.checkpoint import Checkpoint
 from swarmlab.bridge.models.plain import check_sizes, drawn_layer, load_plain, quantize, shell
 from swarmlab.bridge.models.synthetic import block_tensors, is_synthetic
 
-DRAWN_AHEAD = 4  # blocks in float16 that wait in memory, drawn by as many threads
+DRAWN_AHEAD = 6  # blocks in float16 that wait in memory, drawn by as many threads
 
 
 def plain_follow(
