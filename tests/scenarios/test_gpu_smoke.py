@@ -30,7 +30,8 @@ def test_a_gpu_is_done_within_ten_minutes():
 
 
 @pytest.mark.parametrize(
-    ("program", "outcome"), [("pass", "done"), ("raise SystemExit(3)", "failed with exit code 3")]
+    ("program", "outcome"),
+    [("pass", "done"), ("raise SystemExit(3)", "done"), ("raise SystemExit(1)", "failed with exit code 1")],
 )
 def test_how_a_step_ended_is_told(program, outcome):
     process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
