@@ -149,6 +149,16 @@ def test_a_command_line_that_means_nothing_draws_nothing(run_path, tmp_path, arg
     assert not (results / "figures").exists()
 
 
+def test_simulations_of_one_real_run_are_no_repeats_of_each_other(run_path, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run_path, other)
+    for path, more in ((run_path, {}), (other, {"id": "second"})):
+        info = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps({**info, **more, "compared_with": {"id": "real"}}))
+    with pytest.raises(BadInput, match="another real run than real"):
+        publish([run_path, other], tmp_path / "results")
+
+
 def test_a_run_that_did_not_complete_is_not_published(run_path, tmp_path):
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))

@@ -38,7 +38,8 @@ def artifact_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
     for index, one in enumerate(claims, start=1):
         evidence = f"[{one.published}](../results/README.md#published-runs)" if one.published else "none yet"
         lines.append(
-            f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` | {one.time} | {one.disk} | {_cell(one.expected)} "
+            f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
+            f"| {one.time} | {one.disk} | {_cell(one.expected)} "
             f"| {_cell(one.tolerance)} | {evidence} |"
         )
     return "\n".join(lines)

@@ -69,6 +69,9 @@ def check_repeat(run: Run, of: Run) -> None:
     _judged(run)
     if of.info["exp"] != run.info["exp"] or of.info["id"] == run.info["id"]:
         raise BadInput("run_dir", str(run.path), f"another run of {of.info['exp']}")
+    swarm = (of.info.get("compared_with") or {}).get("id")
+    if swarm is not None and (run.info.get("compared_with") or {}).get("id") == swarm:
+        raise BadInput("run_dir", str(run.path), f"a comparison with another real run than {swarm}")
 
 
 def write_repeat(run: Run, target: Path) -> Path:
