@@ -25,7 +25,8 @@ class PlayedClient:
     """Uses the servers of ``CHAIN``, and looks what is left of them when it goes on."""
 
     def __init__(self, swarm, *, dies=False):
-        self.swarm, self.dies = swarm, dies
+        self.swarm, self.dies, self.confirming = swarm, dies, False
+        self.confirmed_before_recovery = 0
         self.asked, self.lines = [], [{"event": "next", "at_s": 0.0}]
 
     def channel(self, _deadline_s):
@@ -39,9 +40,14 @@ class PlayedClient:
     def send(self, message):
         if "go" in message:
             dead = [name for name, state in self.swarm.state.items() if state == "dead"]
-            self.swarm.killed.append(dead)
-            if self.dies:
+            if not self.confirming:
+                self.confirmed_before_recovery += self.swarm.looked_at
+                self.swarm.killed.append(dead)
+                self.confirming = True
+                if not self.dies:
+                    self.lines.append({"event": "recovered", "at_s": 0.0})
                 return
+            self.confirming = False
             repeat = self.asked[-1]["repeat"]
             self.lines += [self._failover(repeat) for _ in dead]
             floor = {
@@ -79,6 +85,7 @@ class PlayedSwarm:
         self.state = dict.fromkeys(self.servers, "running")
         self.killed, self.client = [], PlayedClient(self, **client)
         self.has_daemon = dict.fromkeys(range(len(self.servers)), True)
+        self._looks = 0
 
     def spawn(self, kind, name, args):
         assert (kind, name) == ("speed_client", f"client-{args['arm']}")
@@ -93,7 +100,7 @@ class PlayedSwarm:
     kill = cont = leave = stop
 
     def restart(self, name):
-        self.state[name] = "running"
+        self.state[name], self._looks = "running", 0
         self.has_daemon[self.servers[name].pgid] = True
 
     def answers(self, name, _timeout_s):
@@ -101,7 +108,13 @@ class PlayedSwarm:
 
     def wait_ready(self, names, _deadline_s): ...
 
+    @property
+    def looked_at(self):
+        """How often processes were looked at since the newest fault was injected."""
+        return self._looks if "dead" in self.state.values() else 0
+
     def group_states(self, name, pgid):
+        self._looks += self.state[name] == "dead"
         return {pgid: "sleeping" if self.state[name] == "running" else "stopped"}
 
     def name_of(self, pid):
@@ -155,6 +168,9 @@ def test_the_servers_in_use_die_and_are_back_before_the_next_session(run):
         ("10_tokens_1_span", 0), ("10_tokens_1_span", 1), *[("10_tokens_2_spans", 0)] * 2,
         *[("10_tokens_2_spans", 1)] * 2,
     ]  # fmt: skip
+    assert swarm.client.confirmed_before_recovery == 0, (
+        "looking at all processes would be a part of the recovery"
+    )
     faults = [row["stage"] for row in stored.history("faults") if row["scenario"] == "10_tokens_2_spans"]
     assert faults[:6] == ["setup", "setup", "inject", "inject", "confirm", "confirm"], (
         "they die at the same moment"

@@ -1,8 +1,8 @@
 """A client process of +exp=recovery_speed: session after session, in each of which servers die once.
 
 Events on the channel (JSON lines): ``next`` (the answer is what to do, see ``SpeedClient.run``, or ``stop``), ``at``
-(the servers in use may be killed now; waits for the answer), ``failover``, ``floor``, ``result``, ``log`` and, last,
-``done``. ``at_s`` is of the system's monotonic clock.
+(the servers in use may be cut off now; waits for the answer), ``recovered`` (it may be confirmed now; waits, too),
+``failover``, ``floor``, ``result``, ``log`` and, last, ``done``. ``at_s`` is of the system's monotonic clock.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ class SpeedClient:
                 self._channel.recv(GO_S)
                 # let repairs that began while we waited end, so that nothing but them shares their time
                 self._wait(lambda: len(self._failovers) >= n_failed)
+                self._reporter.send("recovered")
+                self._channel.recv(GO_S)
             started_at_s = time.monotonic()
             outputs.append(session.step(inputs[:, position : position + 1]))
             seconds.append(time.monotonic() - started_at_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -87,7 +87,10 @@ class SpeedArm:
                     return self._outcome
                 if message["event"] == "at":
                     faults += [self._fault(target) for target in self._targets(message["chain"])]
-                    self._cut(faults)
+                    self._all(faults, Lifecycle.setup, Lifecycle.inject)
+                    channel.send({"go": True})
+                elif message["event"] == "recovered":
+                    self._all(faults, Lifecycle.confirm)
                     channel.send({"go": True})
                 else:
                     self._record(message)
@@ -114,14 +117,15 @@ class SpeedArm:
                 raise SwarmFailed(f"{self._cell.name} / {self.arm}: {'; '.join(broken)}")
 
     @staticmethod
-    def _cut(faults: Sequence[Lifecycle]) -> None:
-        """All at the same moment, as near as one process can do it.
+    def _all(faults: Sequence[Lifecycle], *stages: Callable[[Lifecycle], None]) -> None:
+        """Each stage for all servers at the same moment, as near as one process can do it.
 
-        Not killed: to take the memory of a dead process apart takes this machine longer than a short recovery, and
-        would be a part of it. In a swarm that happens elsewhere.
+        They are cut off, not killed: to take the memory of a dead process apart takes this machine longer than a short
+        recovery, and would be a part of it. So would looking at all processes to confirm it: that is done as soon as
+        the recovery is over, and nobody comes back before.
         """
         with suppress(FaultFailed):  # recorded; the judge will not call the run a pass
-            for stage in (Lifecycle.setup, Lifecycle.inject, Lifecycle.confirm):
+            for stage in stages:
                 for fault in faults:
                     stage(fault)
 
