@@ -21,7 +21,7 @@ from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.soak_client import SCENARIO, SoakClient
 from swarmlab.scenarios.soak_nemesis import Nemesis
 from swarmlab.swarm.deploy import Swarm, deploy
-from swarmlab.swarm.leaks import Inventory, stray_sockets, take_inventory
+from swarmlab.swarm.leaks import Inventory, Stocktaker
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import Span
 from swarmlab.workload.requests import Bounds
@@ -100,17 +100,16 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
 
         :raises SwarmFailed: if servers do not start or come back
         """
-        strays = stray_sockets()
         note = partial(_note_state, run_dir, progress, ready := threading.Event())
         with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
             ready.set()
-            temp_dir = swarm.temp_dir
-            before = self._count("start", run_dir, temp_dir, strays)
-            self._soak(swarm, run_dir, progress)
-            self._count("end", run_dir, temp_dir, strays, no_more_than=before)
-        self._count("after", run_dir, temp_dir, strays)
+            stock = Stocktaker(swarm.temp_dir)
+            before = self._count("start", run_dir, stock)
+            self._soak(swarm, run_dir, progress, stock)
+            self._count("end", run_dir, stock, no_more_than=before)
+        self._count("after", run_dir, stock)
 
-    def _soak(self, swarm: Swarm, run_dir: RunDir, progress: Progress) -> None:
+    def _soak(self, swarm: Swarm, run_dir: RunDir, progress: Progress, stock: Stocktaker) -> None:
         until_s = time.monotonic() + self.duration_s
         write = partial(run_dir.history.write, "faults", "", scenario=SCENARIO)
 
@@ -146,7 +145,7 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
         try:
             threads = [client.start() for client in clients]
             nemesis.start()
-            self._watch(until_s, clients, nemesis, progress)
+            self._watch(until_s, clients, nemesis, progress, stock)
             nemesis.end(heal=True)
             for thread in threads:
                 thread.join()
@@ -161,7 +160,9 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
                     client.leave()
 
     @staticmethod
-    def _watch(until_s: float, clients: Sequence[SoakClient], nemesis: Nemesis, progress: Progress) -> None:
+    def _watch(
+        until_s: float, clients: Sequence[SoakClient], nemesis: Nemesis, progress: Progress, stock: Stocktaker
+    ) -> None:
         """Tell now and then how it goes, until the time is over or the swarm is broken."""
         while (left_s := until_s - time.monotonic()) > 0 and not nemesis.broken:
             sessions = sum(client.sessions for client in clients)
@@ -170,6 +171,7 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
                 f"{sessions} sessions, {nemesis.failures} failures, {wrong} tokens wrong, {left_s:.0f} s left"
             )
             progress.on_state(SCENARIO, "running", told)
+            stock.take()  # what a server bound elsewhere is known as its only while it lives
             time.sleep(min(TELL_S, left_s))
 
     def _client_args(self, swarm: Swarm, arm: str, states_dir: Path) -> dict[str, Any]:
@@ -193,17 +195,13 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
 
     @staticmethod
     def _count(
-        moment: str,
-        run_dir: RunDir,
-        temp_dir: Path,
-        strays: frozenset[Path],
-        no_more_than: Inventory | None = None,
+        moment: str, run_dir: RunDir, stock: Stocktaker, no_more_than: Inventory | None = None
     ) -> Inventory:
         """Record what the swarm has now; helpers of processes that just ended are given a moment to follow."""
-        inventory, until_s = take_inventory(temp_dir, strays), time.monotonic() + LEAVE_S
+        inventory, until_s = stock.take(), time.monotonic() + LEAVE_S
         while no_more_than and inventory.exceeds(no_more_than) and time.monotonic() < until_s:
             time.sleep(POLL_S)
-            inventory = take_inventory(temp_dir, strays)
+            inventory = stock.take()
         run_dir.history.write("leaks", "", scenario=SCENARIO, moment=moment, **asdict(inventory))
         return inventory
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-# Where hivemind puts its sockets, and torch its shared memory, if nobody tells them otherwise.
-STRAY_SOCKETS = "hivemind-*.sock"
+# Where hivemind puts its sockets if nobody tells it otherwise.
+SHARED_FOLDER = Path(os.sep, "tmp")
 
 
 @dataclass(frozen=True)
 class Inventory:
     """Numbers of each.
 
-    :param processes: that live in the swarm's folder for temporary files
-    :param sockets: unix sockets in that folder, and any that hivemind left outside it
+    :param processes: whose ``TMPDIR`` is the swarm's folder for temporary files, or lies in it
+    :param sockets: unix sockets in that folder, and any that those processes bound in the folder that all share
     :param files: other files in that folder
     """
 
@@ -30,30 +31,39 @@ class Inventory:
         return self.processes > other.processes or self.sockets > other.sockets or self.files > other.files
 
 
-def take_inventory(temp_dir: Path, known_strays: frozenset[Path] = frozenset()) -> Inventory:
-    """Count what a swarm has now.
+class Stocktaker:
+    """Counts what one swarm has; what others have on the same machine does not count.
 
-    :param temp_dir: of the swarm; every process of it carries its name in ``TMPDIR``
-    :param known_strays: stray sockets that were there before the swarm
+    :param temp_dir: of the swarm; its name is in the environment of each process of it
+    :param shared: a folder in which other programs put sockets, too
     """
-    paths = list(temp_dir.rglob("*")) if temp_dir.exists() else []
-    sockets = [path for path in paths if path.is_socket()]
-    files = [path for path in paths if path.is_file()]
-    strays = stray_sockets() - known_strays
-    return Inventory(_count_processes(temp_dir), len(sockets) + len(strays), len(files))
+
+    def __init__(self, temp_dir: Path, shared: Path = SHARED_FOLDER) -> None:
+        self._temp_dir, self._shared = temp_dir, shared
+        # A socket outlives the process that bound it: whose it was is known only while that lives.
+        self._strays: set[Path] = set()
+
+    def take(self) -> Inventory:
+        processes = list(self._processes())
+        for process in processes:
+            self._strays.update(path for path in _bound(process) if path.parent == self._shared)
+        paths = list(self._temp_dir.rglob("*")) if self._temp_dir.exists() else []
+        sockets = [path for path in (*paths, *self._strays) if path.is_socket()]
+        return Inventory(len(processes), len(sockets), sum(path.is_file() for path in paths))
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            try:
+                # as it was when the process began: forked children keep that of the nursery
+                mark = process.environ().get("TMPDIR")
+            except psutil.Error:
+                continue
+            if mark and process.pid != os.getpid() and Path(mark).is_relative_to(self._temp_dir):
+                yield process
 
 
-def stray_sockets() -> frozenset[Path]:
-    """Sockets of hivemind that lie outside the folder of any swarm."""
-    return frozenset(Path("/tmp").glob(STRAY_SOCKETS))
-
-
-def _count_processes(temp_dir: Path) -> int:
-    count = 0
-    for process in psutil.process_iter():
-        try:
-            # the environment as it was when the nursery started; forked children keep it
-            count += process.pid != os.getpid() and process.environ().get("TMPDIR") == str(temp_dir)
-        except psutil.Error:
-            continue
-    return count
+def _bound(process: psutil.Process) -> set[Path]:
+    try:
+        return {Path(str(socket.laddr)) for socket in process.net_connections(kind="unix") if socket.laddr}
+    except psutil.Error:
+        return set()
