@@ -25,7 +25,7 @@ from swarmlab.record.load import load_run
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER
 from swarmlab.settings import known_experiments
-from swarmlab.swarm import spec
+from swarmlab.swarm import ports, spec
 
 ROOT = Path(__file__).resolve().parents[1]
 EXP = "+exp=failover"
@@ -111,6 +111,11 @@ def server(name, start, end, **more):
         ([EXP, "swarm.attn_cache_tokens=3"], "swarm.attn_cache_tokens", ["3", "at least"]),
         ([EXP, "swarm.expiration_s=5"], "swarm.expiration_s", ["5.0", "more than update_period_s"]),
         (["-m", EXP, "seed=0,-1"], "seed", ["-1", "0 to"]),
+        ([EXP, "--nonsense"], "command line", ["'--nonsense'", "--multirun", "--cfg"]),
+        ([EXP, "--config-name=other"], "command line", ["--config-name=other", "--cfg"]),
+        ([EXP, "--cfg"], "command line", ["'--cfg'", "job or hydra or all"]),
+        ([EXP, "--cfg", "nope"], "command line", ["'--cfg'", "job or hydra or all"]),
+        ([EXP, "seed=x", "--cfg", "job"], "seed", ["'x'", "a whole number"]),
         ([EXP, "=3"], "command line", ["'=3'", "name=value"]),
         ([EXP, "~=3"], "command line", ["'~=3'", "name=value"]),
         ([EXP, "+exp=rebalance"], "+exp", ["failover rebalance", "one experiment"]),
@@ -202,7 +207,7 @@ def test_a_scenario_that_cannot_work(command, tmp_path, change, field, words):
 
 def test_a_port_in_use(command, tmp_path):
     with socket.socket() as taken:
-        taken.bind((spec.HOST, 0))
+        taken.bind((ports.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
         arguments = extra(tmp_path / "extra", [server("a", 0, 16, port=port)])
@@ -337,11 +342,14 @@ def test_a_swarm_that_fails_is_told_with_its_reason(command, monkeypatch, error)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_interrupts_the_run_and_the_whole_multirun(command, monkeypatch, number):
-    began = []
+    began, told = [], []
 
-    def interrupted(self, *_):
+    def interrupted(self, run_dir, *_):
         began.append(self)
-        signal.raise_signal(number)
+        try:
+            signal.raise_signal(number)
+        finally:  # a swarm is torn down, and perhaps never to the end
+            told.append(load_run(run_dir.path).info)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Failover, "run", interrupted)
@@ -355,6 +363,7 @@ def test_a_signal_interrupts_the_run_and_the_whole_multirun(command, monkeypatch
     (path,) = Path("results/runs/failover").glob("2*")
     info = load_run(path).info
     assert (info["status"], info["reason"]) == ("interrupted", number.name)
+    assert (told[0]["status"], told[0]["reason"]) == ("interrupted", number.name), "said before the teardown"
     assert str(path) in result.out
 
 

@@ -88,6 +88,18 @@ def test_the_first_end_of_a_run_counts(tmp_path):
     assert (info(run_dir)["status"], info(run_dir)["reason"]) == ("failed", "the swarm did not come up")
 
 
+def test_an_end_that_is_foreseen_is_written_and_the_run_goes_on(tmp_path):
+    run_dir = create(tmp_path)
+    run_dir.foresee("interrupted", reason="SIGTERM")
+    assert (info(run_dir)["status"], info(run_dir)["reason"]) == ("interrupted", "SIGTERM")
+    assert info(run_dir)["end_utc"]
+    run_dir.history.write("logs", "", source="teardown", level="info", line="still here")
+    assert run_dir.status == "running"
+    run_dir.finish("complete")
+    run_dir.foresee("interrupted", reason="too late")
+    assert info(run_dir)["status"] == "complete"
+
+
 def test_runs_started_at_once_never_share_a_folder(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: create(tmp_path), range(16)))
