@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from swarmlab.placement.memory import Memory
 from swarmlab.placement.petals import Petals
 from swarmlab.placement.policy import Server
 from swarmlab.placement.swarmlab import Swarmlab
+from swarmlab.placement.testimony import Answer, Answers
 from swarmlab.types import MAX_THROUGHPUT_TPS, Decision, Span
 from tests.placement.golden import Case, span, steps
 from tests.placement.petals_views import module_infos, peer_name, petals_choice, petals_should_move, view_of
@@ -92,11 +94,14 @@ def test_ours_decides_rightly(case: Case, step: Mapping[str, Any]):
     memory: Memory | None = None
     wanted: set[Span] = set()
     looks = step["looks"] if "looks" in step else [step["look"]] * 10
+    decision: Decision | None = None
     now_s = case.as_seen(looks[0]).seen_at_s
     for number, look in enumerate(looks):
         view = case.as_seen(look)
         if "looks" not in step:  # the same picture again and again, as the policy asks for it
             view = type(view)(view.n_blocks, view.servers, seen_at_s=now_s)
+        if memory is not None and "answers" in step:
+            memory = replace(memory, testimony=heard(step["answers"]))
         decision = Swarmlab().reconsider(view, me, memory, np.random.default_rng(number))
         memory = decision.memory
         if decision.intent is not None:
@@ -106,8 +111,16 @@ def test_ours_decides_rightly(case: Case, step: Mapping[str, Any]):
         if decision.moved:
             break
         now_s += decision.check_again_s or 60.0
+    if "goes_to" in step:
+        assert decision is not None
+        assert decision.moved
+        assert decision.target == span(step["goes_to"])
     if "wants" in step:
         assert wanted == {span(step["wants"])}
+
+
+def heard(answers: Mapping[str, str]) -> Answers:
+    return Answers({server: Answer(answer) for server, answer in answers.items()})
 
 
 @pytest.mark.parametrize(("case", "step"), named("ours", "everybody"))
