@@ -7,7 +7,7 @@ from dataclasses import replace
 from swarmlab.placement import doubts
 from swarmlab.placement.doubts import has_hole, whom_to_ask
 from swarmlab.placement.grace import MAX_VANISHED
-from swarmlab.placement.memory import Gone, Memory
+from swarmlab.placement.memory import Gone, Memory, Vanished
 from swarmlab.placement.testimony import Answer, Answers
 from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
 
@@ -61,6 +61,17 @@ def test_a_record_that_was_not_renewed_in_time_is_a_doubt_before_it_lapses():
     known = Memory(gone=(Gone("sole", 130.0),))
     assert whom_to_ask(view(100.0, A, late), known, "me") == ()
     assert whom_to_ask(view(100.0, A, replace(late, expires_at_s=131.0)), known, "me") != ()
+
+
+def test_in_a_large_swarm_a_doubt_that_could_change_little_is_not_worth_a_question():
+    many = [ServerRecord(f"p{i:03d}", Span(0, 8), 1.0, expires_at_s=200.0) for i in range(100)]
+    assert whom_to_ask(view(100.0, *many[4:]), remembering(*many), "me") == ()
+    assert len(whom_to_ask(view(100.0, *many[6:]), remembering(*many), "me")) == 6 + doubts.WITNESSES
+    # those missing before and those that are late add up
+    since = tuple(Vanished(record, 90.0) for record in many[:3])
+    late = [replace(record, expires_at_s=110.0) for record in many[3:6]]
+    asked = whom_to_ask(view(100.0, *late, *many[6:]), remembering(*many[3:], vanished=since), "me")
+    assert len(asked) == 6 + doubts.WITNESSES
 
 
 def test_a_server_does_not_ask_itself():

@@ -16,7 +16,7 @@ from swarmlab.placement.testimony import Answer
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from swarmlab.types import ServerRecord, SwarmView
 
@@ -27,13 +27,14 @@ ANSWERING_GRACES = 7
 
 
 @dataclass(frozen=True)
-class _Changes:
-    # Who is missing or cut in one read and was not in another, first missing in this one.
+class Changes:
+    """Who is missing or cut in one read and was not in another, first missing in this one."""
+
     items: tuple[Vanished, ...]
     peers: frozenset[str]
 
 
-NO_CHANGES = _Changes((), frozenset())
+NO_CHANGES = Changes((), frozenset())
 
 
 def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer: str) -> Memory:
@@ -47,26 +48,17 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     :param own_peer: the reader itself, which needs no record to know where it is
     """
     known = memory or Memory()
-    before = known.last_view
-    changes = _changes(before, view) if before is not None and before is not view else NO_CHANGES
-    gone: tuple[Gone, ...] = ()
-    if known.gone or known.testimony or own_peer in changes.peers:
-        found = _missing(view, known, changes, own_peer)
-        answers = known.testimony.by_peer if known.testimony else {}
-        kept, gone = _believed(view, found, answers, grace_s), _gone(view, known.gone, found, answers)
-    else:
-        kept = _believed_by_all(view, known, changes, grace_s) if known.vanished or changes.items else ()
+    found = _missing(view, known, own_peer)
+    answers = known.testimony.by_peer if known.testimony else {}
+    kept = _believed(view, found, answers, grace_s) if found else ()
+    gone = _gone(view, known.gone, found, answers) if known.gone or answers else ()
     return Memory(known.confirmations, view, kept, known.wish, known.departures, known.news_s, gone)
 
 
 def missing(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[ServerRecord, ...]:
     """Servers that the memory knows and this read lacks, wholly or in part, as they were last known."""
-    if memory is None or memory.last_view is None:
-        return ()
-    changes = _changes(memory.last_view, view) if memory.last_view is not view else NO_CHANGES
-    if not memory.vanished and not changes.items:
-        return ()
-    return tuple(item.record for item in _missing(view, memory, changes, own_peer)[:MAX_VANISHED])
+    found = _missing(view, memory, own_peer) if memory else []
+    return tuple(item.record for item in found[:MAX_VANISHED])
 
 
 def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
@@ -74,42 +66,46 @@ def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
     if not memory.gone:
         return view
     peers = frozenset(item.peer_id for item in memory.gone)
-    known = _kept_with(view, "_without")
+    known = kept_with(view, "_without")
     if peers not in known:
         known[peers] = view.without(peers)
     return known[peers]
 
 
-def _missing(view: SwarmView, known: Memory, changes: _Changes, own_peer: str) -> list[Vanished]:
-    present = _by_peer(view)
-    kept = [item for item in known.vanished if _is_cut(item.record, present)]
+def _missing(view: SwarmView, known: Memory, own_peer: str) -> list[Vanished]:
+    changes, vanished = unseen(view, known)
+    kept: list[Vanished] = []
+    if vanished:
+        present = _by_peer(view)
+        kept = [item for item in vanished if _is_cut(item.record, present)]
     if changes.items:
-        already = {item.record.peer_id for item in known.vanished}
-        already.update(item.peer_id for item in known.gone)
+        already = {item.record.peer_id for item in vanished}
+        already.update([item.peer_id for item in known.gone])
         already.add(own_peer)
-        kept += [item for item in changes.items if item.record.peer_id not in already]
+        new = changes.items if already.isdisjoint(changes.peers) else ()
+        kept += new or [item for item in changes.items if item.record.peer_id not in already]
     return kept
 
 
-def _believed_by_all(
-    view: SwarmView, known: Memory, changes: _Changes, grace_s: float
-) -> tuple[Vanished, ...]:
-    # Who is believed where nobody was asked. Kept with the view: of thousands of simulated servers many remember the
-    # same and compare the same two views, and get the same tuple, so that they remember the same next time, too.
-    cache = _kept_with(view, "_believed")
-    key = (id(known.vanished), id(changes), grace_s)
-    if key not in cache:
-        kept = _believed(view, _missing(view, known, changes, ""), {}, grace_s)
-        shared = cache.setdefault(tuple(map(id, kept)), kept)
-        # what the keys are the addresses of has to stay there
-        cache[key] = (shared, known.vanished, changes)
-    return cache[key][0]
+def unseen(view: SwarmView, memory: Memory | None) -> tuple[Changes, tuple[Vanished, ...]]:
+    """Who may be missing from this read: what changed since the last one, and who was missing before."""
+    if memory is None or memory.last_view is None or memory.last_view is view:
+        return NO_CHANGES, memory.vanished if memory else ()
+    return _changes(memory.last_view, view), memory.vanished
 
 
 def _believed(
-    view: SwarmView, found: list[Vanished], answers: Mapping[str, Answer], grace_s: float
+    view: SwarmView, found: Sequence[Vanished], answers: Mapping[str, Answer], grace_s: float
 ) -> tuple[Vanished, ...]:
     now_s, kept = view.seen_at_s, []
+    if not answers:  # as nearly always in a large swarm
+        unheard_s, heard_s = now_s - grace_s, now_s - ANSWERING_GRACES * grace_s
+        kept = [
+            item for item in found
+            if item.missing_since_s > unheard_s
+            or (item.answered_s is not None and item.answered_s > unheard_s and item.missing_since_s > heard_s)
+        ]  # fmt: skip
+        found = ()
     for item in found:
         answer = answers.get(item.record.peer_id)
         if answer is Answer.REFUSED or (answer is Answer.LEFT and not _loads(item.record)):
@@ -151,10 +147,10 @@ def _gone(
     return tuple(gone[peer] for peer in sorted(gone))
 
 
-def _changes(before: SwarmView, now: SwarmView) -> _Changes:
+def _changes(before: SwarmView, now: SwarmView) -> Changes:
     # Servers that held blocks before and are missing or cut now, the strongest of them. Kept with the present view:
     # many simulated servers compare the same two.
-    known = _kept_with(now, "_changes")
+    known = kept_with(now, "_changes")
     entry = known.get(id(before))
     if entry is None or entry[0]() is not before:
         held, present = _spans(before), _by_peer(now)
@@ -163,13 +159,14 @@ def _changes(before: SwarmView, now: SwarmView) -> _Changes:
             [record for record in records if _is_cut(record, present)], key=lambda one: -_strength(one)
         )
         items = tuple(Vanished(record, now.seen_at_s) for record in cut[: MAX_VANISHED + 1])
-        found = _Changes(items, frozenset(item.record.peer_id for item in items))
+        found = Changes(items, frozenset(item.record.peer_id for item in items))
         # a weak reference, or each view would keep all earlier ones alive
         entry = known[id(before)] = (weakref.ref(before), found)
     return entry[1]
 
 
-def _kept_with(view: SwarmView, name: str) -> dict[Any, Any]:
+def kept_with(view: SwarmView, name: str) -> dict[Any, Any]:
+    """A dictionary of that name that lives as long as the view, for what many readers would reckon again."""
     known = view.__dict__.get(name)
     if known is None:
         known = {}

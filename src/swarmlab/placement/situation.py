@@ -134,6 +134,16 @@ def overdue(view: SwarmView) -> tuple[ServerRecord, ...]:
     return _everybody(view).overdue
 
 
+def surely_served(view: SwarmView, memory: Memory | None) -> Ints:
+    """How many servers surely serve each block: online, renewed in time, and not known to be gone."""
+    everybody = _everybody(view)
+    served = everybody.present.staying.copy()
+    for i in _places(everybody.layout, memory.gone) if memory else ():
+        if everybody.sure[i]:
+            served[everybody.layout.starts[i] : everybody.layout.ends[i]] -= 1
+    return served
+
+
 def _add(values: Floats, counts: Ints, span: Span, rate: float, count: int) -> None:
     values[span.start : span.end] += rate
     counts[span.start : span.end] += count
