@@ -158,7 +158,7 @@ def test_healing_again_and_again_keeps_no_descriptor_thread_or_process(settings)
     shelf.start()
     shelf.add({3: torch.nn.Linear(3, 3)})
     me, counts = psutil.Process(), []
-    for _ in range(4):
+    for _ in range(8):
         shelf.container.conn_handlers[0].kill()
         until_s = time.monotonic() + DEADLINE_S
         while shelf.is_healthy and time.monotonic() < until_s:
@@ -168,5 +168,6 @@ def test_healing_again_and_again_keeps_no_descriptor_thread_or_process(settings)
         assert shelf.is_healthy
         counts.append((me.num_fds(), threading.active_count(), len(me.children())))
     shelf.shutdown()
-    assert counts[3] == counts[1], counts
+    # a thread may just be ending; what stayed each time would be 7 more
+    assert all(last <= first + 2 for first, last in zip(counts[0], counts[-1], strict=True)), counts
     assert shelf.blocks == {3}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
@@ -15,16 +14,13 @@ compat.apply()
 
 from petals.data_structures import InferenceMetadata  # noqa: E402
 from petals.server.backend import TransformerBackend  # noqa: E402
-from petals.server.handler import TransformerConnectionHandler  # noqa: E402
 from petals.utils.convert_block import QuantType  # noqa: E402
 
 from swarmlab.bridge.block_loader import BlockRecipe, PetalsLoader  # noqa: E402
-from swarmlab.bridge.front import BlockHandler, Front, Presence  # noqa: E402
+from swarmlab.bridge.front import Front  # noqa: E402
 from swarmlab.bridge.memory_probe import bytes_of  # noqa: E402
 from swarmlab.bridge.models.ensure import ensure_model  # noqa: E402
 from tests.bridge.servers import settings_of  # noqa: E402
-
-pb: Any = __import__("hivemind.proto.runtime_pb2", fromlist=["ExpertRequest"])
 
 
 @pytest.fixture(scope="module")
@@ -158,106 +154,3 @@ def test_what_a_handler_needs_to_know_of_a_block_is_what_petals_says_of_it(front
 def test_the_size_of_a_block_is_that_of_its_weights_and_tables(modules):
     assert bytes_of(torch.nn.Linear(10, 3)) == 4 * 33
     assert bytes_of(modules[3]) > sum(4 * weight.numel() for weight in modules[3].parameters())
-
-
-def test_presence_says_what_is_held_and_how_many_sessions_use_it():
-    presence = Presence(8)
-    assert not presence.is_held(3)
-    presence.set_held(3, held=True)
-    assert presence.is_held(3)
-    assert not presence.is_held(-5)
-    assert not presence.is_held(8)
-    presence.count_session([2, 3], 1)
-    presence.count_session([3, 4], 1)
-    assert [presence.sessions_on([block]) for block in (1, 2, 3, 4)] == [0, 1, 2, 1]
-    assert presence.sessions_on(range(8)) == 2
-    presence.count_session([3, 4], -1)
-    assert presence.sessions_on([3, 4]) == 1
-    assert presence.sessions_on([]) == 0
-
-
-class Handler:
-    """The handler with petals' part played."""
-
-    def __init__(self, front, monkeypatch):
-        self.presence, self.during, self.between = front.presence, [], lambda: None
-        self.handler: Any = object.__new__(BlockHandler)
-        self.handler.module_backends, self.handler._presence = front.faces, front.presence
-
-        async def rpc_inference(handler, requests, context):
-            first = await anext(requests)
-            steps = handler._iterate_inference_steps(first, requests, "id", first.uid.split(), context)
-            async for _ in steps:
-                self.during.append(self.presence.sessions_on([3, 4]))
-                yield pb.ExpertResponse()
-                self.between()
-
-        async def steps(_handler, first, requests, _session_id, _uids, _context):
-            yield first, {}
-            async for request in requests:  # or those that another server pushes
-                yield request, {}
-
-        async def rpc_info(_handler, _request, _context):
-            return "info"
-
-        monkeypatch.setattr(TransformerConnectionHandler, "rpc_inference", rpc_inference)
-        monkeypatch.setattr(TransformerConnectionHandler, "_iterate_inference_steps", steps)
-        monkeypatch.setattr(TransformerConnectionHandler, "rpc_info", rpc_info)
-
-    async def infer(self, uids, steps=2, fail=False):
-        async def requests():
-            for _ in range(steps):
-                yield pb.ExpertRequest(uid=uids)
-            if fail:
-                raise ConnectionError
-
-        return [reply async for reply in self.handler.rpc_inference(requests(), None)]
-
-
-@pytest.fixture
-def handler(front, monkeypatch):
-    for block in (3, 4):
-        front.presence.set_held(block, held=True)
-    return Handler(front, monkeypatch)
-
-
-def test_a_session_counts_on_its_blocks_as_long_as_it_lasts(handler):
-    assert len(asyncio.run(handler.infer("m.3 m.4"))) == 2
-    assert handler.during == [1, 1]
-    assert handler.presence.sessions_on([3, 4]) == 0
-    with pytest.raises(ConnectionError):
-        asyncio.run(handler.infer("m.3", fail=True))
-    assert handler.presence.sessions_on([3, 4]) == 0
-
-
-def test_a_session_on_a_block_that_was_away_is_refused_and_one_on_others_goes_on(handler):
-    """Its attention cache may be of other weights: an error is mended by the client, a wrong token is not."""
-
-    def away_and_back():
-        handler.presence.set_held(4, held=False)
-        handler.presence.set_held(4, held=True)
-
-    handler.between = away_and_back
-    assert len(asyncio.run(handler.infer("m.3", steps=3))) == 3
-    with pytest.raises(RuntimeError, match="dropped and loaded again"):
-        asyncio.run(handler.infer("m.3 m.4"))
-    handler.between = lambda: handler.presence.set_held(4, held=False)
-    with pytest.raises(RuntimeError, match=r"does not serve m\.4"):
-        asyncio.run(handler.infer("m.3 m.4"))
-    assert handler.presence.sessions_on([3, 4]) == 0
-
-
-@pytest.mark.parametrize("uids", ["m.5", "m.3 m.4 m.5", "m.99", "other.3", ""])
-def test_a_block_that_is_not_held_is_refused_in_petals_words(handler, uids):
-    with pytest.raises(RuntimeError, match="Remote peer does not serve"):
-        asyncio.run(handler.infer(uids))
-    assert handler.presence.sessions_on(range(16)) == 0
-
-
-def test_asked_about_a_block_it_answers_only_if_it_holds_it(handler):
-    info = handler.handler.rpc_info
-    assert asyncio.run(info(pb.ExpertUID(uid="m.3"), None)) == "info"
-    assert asyncio.run(info(pb.ExpertUID(), None)) == "info"
-    with pytest.raises(RuntimeError, match="does not serve"):
-        asyncio.run(info(pb.ExpertUID(uid="m.9"), None))
-    assert BlockHandler.__name__ == "TransformerConnectionHandler", "or clients ask in vain"

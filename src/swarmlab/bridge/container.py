@@ -18,7 +18,8 @@ from petals.data_structures import UID_DELIMITER
 from petals.server.server import ModuleContainer, RuntimeWithDeduplicatedPools
 
 from swarmlab.bridge import heap
-from swarmlab.bridge.front import BlockHandler, Front
+from swarmlab.bridge.block_handler import BlockHandler
+from swarmlab.bridge.front import Front
 
 START_S = 60.0  # a machine that does much else takes seconds for each handler
 SHUTDOWN_S, LAST_WORDS_S = 10.0, 1.0

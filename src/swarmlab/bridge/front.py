@@ -1,4 +1,4 @@
-"""What takes requests: the same processes and queues for all blocks of a model, whichever of them are held.
+"""What requests pass through: the same processes and queues for all blocks of a model, whichever of them are held.
 
 Petals forks its handlers anew for each set of blocks, since they hold copies of the blocks' queues, and a server is
 away meanwhile. Here three queues serve all blocks, each task names its block, and one small table in shared memory
@@ -9,59 +9,23 @@ and a server changes its blocks while they run: blocks that it keeps are never o
 from __future__ import annotations
 
 import copy
-import multiprocessing
-from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from types import SimpleNamespace
-from typing import Any, AsyncIterator  # noqa: UP035 - hivemind looks for typing's own
+from typing import Any
 
 import torch
 from accelerate import init_empty_weights
 from hivemind import BatchTensorDescriptor
-from hivemind.p2p import P2PContext
-from hivemind.proto import runtime_pb2
-from petals.data_structures import UID_DELIMITER, parse_uid
+from petals.data_structures import UID_DELIMITER
 from petals.server.backend import TransformerBackend, _MergedInferenceStep
-from petals.server.handler import TransformerConnectionHandler
 from petals.server.memory_cache import MemoryCache
 from petals.server.task_pool import PrioritizedTaskPool
 from petals.utils.convert_block import make_tensor_parallel
 
 from swarmlab.bridge import heap
+from swarmlab.bridge.presence import Presence
 from swarmlab.errors import BadInput
 
 MAX_REQUEST_TOKENS = 2048  # petals' own size of a block's inputs in its schemas
-
-
-class Presence:
-    """Which blocks are held, written by the server; how many sessions use each, written by its handlers."""
-
-    def __init__(self, n_blocks: int) -> None:
-        self._held = multiprocessing.RawArray("b", n_blocks)
-        self._arrivals = multiprocessing.RawArray("L", n_blocks)
-        self._sessions = multiprocessing.Array("i", n_blocks)
-
-    def set_held(self, block: int, *, held: bool) -> None:
-        self._arrivals[block] += held
-        self._held[block] = held
-
-    def arrivals(self, blocks: Iterable[int]) -> tuple[int, ...]:
-        """How often each of the blocks has come: another number means that it was away in between."""
-        return tuple(self._arrivals[block] for block in blocks)
-
-    def is_held(self, block: int) -> bool:
-        return 0 <= block < len(self._held) and bool(self._held[block])
-
-    def count_session(self, blocks: Iterable[int], by: int) -> None:
-        """One session more or less on each of the blocks."""
-        with self._sessions.get_lock():
-            for block in blocks:
-                self._sessions[block] += by
-
-    def sessions_on(self, blocks: Iterable[int]) -> int:
-        """The largest number of sessions on one of the blocks; never waits for a handler that died with the lock."""
-        counts: Any = self._sessions.get_obj()
-        return max((counts[block] for block in blocks), default=0)
 
 
 class PoolOfBlock:
@@ -201,80 +165,3 @@ def _template(server: Any, memory_cache: MemoryCache) -> TransformerBackend:
     )
     template.module = SimpleNamespace(devices=module.devices)
     return template
-
-
-class BlockHandler(TransformerConnectionHandler):
-    """Petals' handler, which serves the blocks that are held now and counts sessions."""
-
-    def __init__(self, *args: Any, presence: Presence, held: HeldBlocks, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._presence, self._held = presence, held
-
-    def run(self) -> None:
-        """Of the forked process. One that replaces another has copies of the blocks held at that moment: it must not
-        keep their memory from the server when that drops them."""
-        self._held.free_copies()
-        super().run()
-
-    def _check_uids(self, uids: str) -> Sequence[str]:
-        """:raises RuntimeError: as petals does for a block that it does not serve"""
-        checked = super()._check_uids(uids)
-        for uid in checked:
-            self._require_held(uid)
-        return checked
-
-    def _require_held(self, uid: str) -> None:
-        if not self._presence.is_held(parse_uid(uid)[1]):
-            raise RuntimeError(f"Remote peer does not serve {uid}")
-
-    async def rpc_info(self, request: runtime_pb2.ExpertUID, context: P2PContext) -> runtime_pb2.ExpertInfo:
-        """As petals', for blocks that are held."""
-        if request.uid:
-            self._require_held(request.uid)
-        return await super().rpc_info(request, context)
-
-    async def rpc_inference(
-        self, requests: AsyncIterator[runtime_pb2.ExpertRequest], context: P2PContext
-    ) -> AsyncIterator[runtime_pb2.ExpertResponse]:
-        """As petals', counted as a session on each of its blocks as long as it lasts."""
-        blocks: list[int] = []
-
-        async def noted() -> AsyncIterator[runtime_pb2.ExpertRequest]:
-            async for request in requests:
-                if not blocks:
-                    blocks.extend(parse_uid(uid)[1] for uid in self._check_uids(request.uid))
-                    self._presence.count_session(blocks, 1)
-                yield request
-
-        session: Any = super().rpc_inference(noted(), context)
-        try:
-            async with aclosing(session) as replies:
-                async for reply in replies:
-                    yield reply
-        finally:
-            self._presence.count_session(blocks, -1)
-
-    async def _iterate_inference_steps(
-        self, first_request: Any, requests: Any, session_id: Any, requested_uids: Sequence[str], context: Any
-    ) -> AsyncIterator[Any]:
-        """As petals', also for steps that another server pushes.
-
-        :raises RuntimeError: for a block that was away since the session began: nobody vouches that its weights are
-            those that the attention cache was made with
-        """
-        blocks = [parse_uid(uid)[1] for uid in requested_uids]
-        at_first = self._presence.arrivals(blocks)
-        steps: Any = super()._iterate_inference_steps(
-            first_request, requests, session_id, requested_uids, context
-        )
-        async with aclosing(steps):
-            async for step in steps:
-                for uid in requested_uids:
-                    self._require_held(uid)
-                if self._presence.arrivals(blocks) != at_first:
-                    raise RuntimeError("A block was dropped and loaded again since the session began")
-                yield step
-
-
-# hivemind announces a handler under the name of its class, and clients ask for petals'
-BlockHandler.__name__ = TransformerConnectionHandler.__name__

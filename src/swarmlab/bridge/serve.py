@@ -42,8 +42,9 @@ examples:
     {PROG} ./models/llama --initial_peers ... --num_blocks 8 \\
         --policy told --told_path /run/span --events_path /var/log/moves.jsonl
 
-SIGTERM or Ctrl-C: it says that it is offline and ends, with code 143 or 0. Code 2 and one line: an option is not
-possible, nothing was started. Code 1: see the last lines of its log. What a move is: docs/rebalancing.md"""
+SIGTERM: it says that it is offline and ends, with code 143. Tell this process only (systemd: KillMode=mixed), it ends
+its own. Code 2 and one line: an option is not possible, nothing was started. Code 1: see the last lines of its log.
+What a move is: docs/rebalancing.md"""
 
 # group: name of an option of swarmlab.bridge.server, what stands for its value, and what it means
 OPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {

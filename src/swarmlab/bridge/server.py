@@ -21,11 +21,11 @@ from petals.server import server as petals_server
 
 from swarmlab.bridge import children, graph_capture, local_checkpoint, slow_disk
 from swarmlab.bridge.announcer import Announcer, Statement
+from swarmlab.bridge.block_handler import BlockHandler
 from swarmlab.bridge.block_loader import BlockLoader
 from swarmlab.bridge.container import BlockContainer
 from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
-from swarmlab.bridge.front import BlockHandler
 from swarmlab.bridge.gates import Gates
 from swarmlab.bridge.loads import Loads
 from swarmlab.bridge.memory_probe import plan_memory
