@@ -201,3 +201,13 @@ def test_every_run_is_listed_with_its_command_commit_seed_and_host():
     ):
         assert part in text
     assert command_of(INFO) == "python -m swarmlab.run +exp=failover 'arms=[petals,swarmlab]'"
+
+
+def test_of_a_multirun_the_first_job_counts():
+    command = (
+        "make run EXP=churn ARGS=\"-m hydra/launcher=here 'scenarios=[a,b]' sim.s_per_block=3,27 seed=1\""
+    )
+    first = ["+exp=churn", "model=tiny_llama", "scenarios=[a,b]", "sim.s_per_block=3", "seed=1"]
+    assert overrides_of(command) == first
+    assert makes(command, ["+exp=churn", "scenarios=[a,b]", "sim.s_per_block=3"])
+    assert not makes(command, ["+exp=churn", "scenarios=[a,b]", "sim.s_per_block=27"])

@@ -16,6 +16,7 @@ Found = dict[tuple[str, ...], Any]  # run id and place in the summary, to the va
 SEPARATOR, ANY = " / ", "*"
 DEFAULT_EXP, DEFAULT_MODEL = "failover", "tiny_llama"  # of the Makefile
 MISSING = "-"
+MULTIRUN = "-m"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def parse_claims(raw: Any, source: str) -> list[Claim]:
 
 
 def overrides_of(command: str) -> list[str]:
-    """What a claim's command gives to ``python -m swarmlab.run``, as the Makefile puts it together.
+    """What a claim's command gives to ``python -m swarmlab.run``, as the Makefile puts it together; of a multirun
+    what it gives to its first job, whose run is published first.
 
     :raises BadInput: if it is no ``make run``
     """
@@ -109,10 +111,15 @@ def overrides_of(command: str) -> list[str]:
         or not given.keys() <= {"EXP", "MODEL", "ARGS"}
     ):
         raise BadInput("claims", command, "make run, with EXP=, MODEL= and ARGS=")
+    arguments = shlex.split(given.get("ARGS", ""))
+    if MULTIRUN in arguments:
+        job = [one for one in arguments if one != MULTIRUN and not one.startswith("hydra/")]
+        arguments = [one if "[" in one else one.split(",")[0] for one in job]
     return [
-        f"+exp={given.get('EXP', DEFAULT_EXP)}", f"model={given.get('MODEL', DEFAULT_MODEL)}",
-        *shlex.split(given.get("ARGS", "")),
-    ]  # fmt: skip
+        f"+exp={given.get('EXP', DEFAULT_EXP)}",
+        f"model={given.get('MODEL', DEFAULT_MODEL)}",
+        *arguments,
+    ]
 
 
 def experiment_of(command: str) -> str:

@@ -11,6 +11,7 @@ from swarmlab.analysis.balance_tables import balance_table
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import balance_figure
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
+from swarmlab.analysis.plots.sweep import Axis, is_sweep, sweep_figure
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 KINDS = ("balance", "reloads", "decisions")
 FIGURE_KINDS = ("balance", "reloads")
+LIFETIMES = Axis("sim.lifetime_max_s", "mean lifetimes up to {} h", unit=3600.0)
+LOAD_TIMES = Axis("sim.s_per_block", "seconds to load one block")
 
 
 def measure(run: Run, expected: dict[str, Any]) -> Measured:
@@ -66,7 +69,11 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
 
 
 def draw_repeats(runs: Runs) -> Any:
-    """Share of the bound by scenario and arm, over seeds."""
+    """Share of the bound by scenario and arm, over seeds, or over the settings of a multirun."""
+    if runs[0][0]["exp"] == "churn" and is_sweep(runs):
+        (scenario,) = runs[0][0]["scenarios"]
+        share = "weakest block, share of the bound"
+        return {"shares": sweep_figure(runs, LIFETIMES, LOAD_TIMES, scenario, "swarm_tps_over_optimal", share)}
     return repeats_figure(
         runs, scenario_panels(runs, "swarm_tps_over_optimal_mean"), "The same rules, several populations",
         words="throughput of the weakest block, share of the bound (mean over time)", names={"optimal": "best found"},
