@@ -31,7 +31,7 @@ RAY_START = [
     sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--no-monitor",
     "--include-log-monitor=false",
 ]  # fmt: skip
-START_S, START_TRIES = 120.0, 3
+START_S, START_TRIES = 120.0, 6
 STARTED = b"Ray runtime started"  # printed by `ray start` when this machine's part of it is up
 STOP_S = 15.0  # for Ray to end in order; its supervisor takes no longer
 LEAVE_S = STOP_S + 5.0

@@ -100,7 +100,7 @@ def plain_run(
     hidden: list[torch.Tensor] = []
     model.model.norm.register_forward_pre_hook(lambda _norm, inputs: hidden.append(inputs[0]))
     fed, cache, tokens = torch.from_numpy(prompt_ids), None, []
-    with torch.inference_mode(), _threads_for(checkpoint):
+    with torch.inference_mode(), threads(_threads_for(checkpoint)):
         for _ in range(new_tokens):
             output = model(fed, past_key_values=cache, use_cache=True)
             fed, cache = output.logits[:, -1:].argmax(dim=-1), output.past_key_values
@@ -109,17 +109,24 @@ def plain_run(
 
 
 @contextmanager
-def _threads_for(checkpoint: Checkpoint) -> Iterator[None]:
-    # Threads that share out a small product wait for each other longer than they compute: on a busy machine the
-    # tiny model takes 30 times as long on two as on one.
+def threads(count: int) -> Iterator[None]:
+    """So many threads of torch within the block."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if checkpoint.hidden_size <= SMALL_HIDDEN else before)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _threads_for(checkpoint: Checkpoint) -> int:
+    # Threads that share out a small product wait for each other longer than they compute: on a busy machine the
+    # tiny model takes 30 times as long on two as on one.
+    import torch
+
+    return 1 if checkpoint.hidden_size <= SMALL_HIDDEN else torch.get_num_threads()
 
 
 def check_sizes(checkpoint: Checkpoint, prompt_ids: npt.NDArray[np.int64], new_tokens: int) -> None:

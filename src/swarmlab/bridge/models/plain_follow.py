@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swarmlab.bridge.models.checkpoint import Checkpoint
-from swarmlab.bridge.models.plain import check_sizes, drawn_layer, load_plain, quantize, shell
+from swarmlab.bridge.models.plain import check_sizes, drawn_layer, load_plain, quantize, shell, threads
 from swarmlab.bridge.models.synthetic import block_tensors, is_synthetic
 
 DRAWN_AHEAD = 6  # blocks in float16 that wait in memory, drawn by as many threads
@@ -42,10 +42,10 @@ def plain_follow(
     import torch
 
     where = device if torch.cuda.is_available() else "cpu"
-    torch.set_num_threads(len(os.sched_getaffinity(0)))  # nothing else of the run computes meanwhile
     text = torch.from_numpy(np.concatenate([prompt_ids, given_ids[:, :-1]], axis=1))
     model: Any = shell(checkpoint) if is_synthetic(checkpoint.config) else load_plain(checkpoint)
-    with torch.inference_mode():
+    # nothing else of the run computes meanwhile
+    with torch.inference_mode(), threads(len(os.sched_getaffinity(0))):
         hidden = model.model.embed_tokens(text)
         size, positions = tuple(text.shape), torch.arange(text.shape[1], device=where)[None]
         mask = model.model._prepare_decoder_attention_mask(
