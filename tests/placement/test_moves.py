@@ -12,7 +12,7 @@ from swarmlab.placement.layout import layout_of
 from swarmlab.placement.moves import Price, moves, rank
 from swarmlab.placement.policy import Server
 from swarmlab.placement.situation import situation
-from swarmlab.placement.softmin import SHARPNESS, utilities
+from swarmlab.placement.softmin import SHARPNESS, sharpness, utilities
 from swarmlab.types import ServerRecord, ServerState, Span, SwarmView
 from tests.placement.views import random_view
 
@@ -40,6 +40,12 @@ def test_the_soft_minimum_of_every_start_is_that_of_its_definition():
             for s in range(n_blocks - width + 1)
         ]
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 / beta)
+
+
+def test_the_soft_minimum_sharpens_with_the_root_of_the_number_of_servers():
+    assert sharpness(1.0, 1.0) == sharpness(0.0, 0.0) == SHARPNESS
+    assert sharpness(1_000.0, 1.0) == pytest.approx(10 * math.sqrt(1_000.0))
+    assert sharpness(4_000.0, 1.0) == pytest.approx(2 * sharpness(1_000.0, 1.0))
 
 
 def test_the_soft_minimum_prefers_the_needy_among_tied_blocks():

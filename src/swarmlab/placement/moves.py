@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swarmlab.placement.rule import loops
-from swarmlab.placement.softmin import SHARPNESS
+from swarmlab.placement.softmin import sharpness
 from swarmlab.types import Span
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
     :param seen: the situation of this server, itself left out
     """
     rate, load = min(server.throughput_tps, seen.cap_tps), server.load
+    mean = (float(seen.committed_tps.sum()) + rate * old.length) / len(seen.committed_tps)
     worth, loaded, safe = loops().price_moves(
         seen.committed_tps,
         seen.serving_tps,
@@ -102,7 +103,7 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
         load.s_per_block,
         load.s_per_move,
         load.keeps_overlap,
-        SHARPNESS,
+        sharpness(mean, seen.grain_tps),
         price.horizon_s,
         price.per_load * seen.grain_tps,
     )
@@ -132,5 +133,5 @@ def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:
         old.start,
         old.end,
         rate,
-        SHARPNESS,
+        sharpness(float(values.mean()), seen.grain_tps),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from swarmlab.placement.situation import situation
-from swarmlab.placement.softmin import SHARPNESS, utilities
+from swarmlab.placement.softmin import sharpness, utilities
 
 if TYPE_CHECKING:
     from swarmlab.placement.policy import Server
@@ -24,7 +24,7 @@ def gain(view: SwarmView, server: Server, old: Span, target: Span, intent: Inten
     mean = _mean(seen, rate, old.length)
     if mean <= 0 or rate <= 0:
         return 0.0
-    reached = utilities(seen.committed_tps, rate, old.length, SHARPNESS / mean)
+    reached = utilities(seen.committed_tps, rate, old.length, sharpness(mean, seen.grain_tps) / mean)
     return float(reached[target.start] - reached[old.start])
 
 

@@ -12,7 +12,17 @@ import numpy as np
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Floats
 
-SHARPNESS = 30.0  # beta times the mean throughput
+SHARPNESS = 30.0  # beta times the mean throughput, at least
+# In large swarms the blocks differ less: by about the square root of the number of servers on each. There 1/30 of the
+# mean is more than what one of them can change, and servers that join would go past the weakest block.
+PER_ROOT = 10.0
+
+
+def sharpness(mean_tps: float, grain_tps: float) -> float:
+    """Beta times the mean throughput, for a swarm with ``mean_tps`` on each block from servers of ``grain_tps``."""
+    if not (mean_tps > 0 and grain_tps > 0):
+        return SHARPNESS
+    return max(SHARPNESS, PER_ROOT * (mean_tps / grain_tps) ** 0.5)
 
 
 def beta_of(values: Floats) -> float:

@@ -17,7 +17,7 @@ from swarmlab.placement.policy import stay, width_in
 from swarmlab.placement.rule import window_start
 from swarmlab.placement.shared_plan import shared_plan
 from swarmlab.placement.situation import situation
-from swarmlab.placement.softmin import SHARPNESS, utilities
+from swarmlab.placement.softmin import sharpness, utilities
 from swarmlab.types import Decision, Intent, Span
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Swarmlab:
         values = seen.committed_tps
         mean = (float(values.sum()) + rate * width) / len(values)
         if mean > 0 and rate > 0:
-            reached = utilities(values, rate, width, SHARPNESS / mean)
+            reached = utilities(values, rate, width, sharpness(mean, seen.grain_tps) / mean)
             start = int(np.flatnonzero(reached >= reached.max() - 1e-9 * mean)[0])
         else:
             start = window_start(values, width)
