@@ -7,8 +7,8 @@ import math
 import pytest
 import yaml
 
-from swarmlab import settings as module
 from swarmlab.errors import BadInput
+from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.settings import ARMS_OF, CONFIGS, combinations, known_experiments, load
 
 EXP = "+exp=failover"
@@ -57,7 +57,7 @@ def test_overrides_reach_the_settings_and_the_resolved_config():
 
 def test_defaults_of_recovery_are_those_of_the_policy():
     settings, _ = load([EXP])
-    assert settings.recovery_settings() == module.RecoverySettings()
+    assert settings.recovery_settings() == RecoverySettings()
 
 
 @pytest.mark.parametrize(
