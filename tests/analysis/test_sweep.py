@@ -9,7 +9,7 @@ from swarmlab.judges.simulated import draw_repeats
 
 
 def run(life_s: int, load_s: int, share: float, *, seed: int = 0):
-    overrides = ["+exp=churn", f"sim.lifetime_max_s={life_s}", f"sim.s_per_block={load_s}", f"seed={seed}"]
+    overrides = ["+exp=churn", f"sim.lifetime_min_s={life_s}", f"sim.s_per_block={load_s}", f"seed={seed}"]
     info = {
         "id": f"{life_s}-{load_s}", "exp": "churn", "world": "simulated", "seed": seed, "overrides": overrides,
         "scenarios": ["swept"], "model": {"id": "simulated, 80 blocks"}, "host": {"cores": 2, "cpu": "a CPU"},
@@ -37,8 +37,8 @@ def test_runs_that_differ_in_a_setting_are_a_sweep_and_those_of_other_seeds_are_
 def test_each_panel_has_the_shares_of_one_lifetime_over_load_times():
     figure = draw_repeats(RUNS)["shares"]
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "mean lifetimes up to 1 h",
-        "mean lifetimes up to 4 h",
+        "mean lifetime 1 h",
+        "mean lifetime 4 h",
     ]
     for axes, shares in zip(figure.axes, ((0.6, 0.5), (0.9, 0.7)), strict=True):
         assert [label.get_text() for label in axes.get_xticklabels()] == ["3", "27"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KINDS = ("balance", "reloads", "decisions")
 FIGURE_KINDS = ("balance", "reloads")
-LIFETIMES = Axis("sim.lifetime_max_s", "mean lifetimes up to {} h", unit=3600.0)
+LIFETIMES = Axis("sim.lifetime_min_s", "mean lifetime {} h", unit=3600.0)
 LOAD_TIMES = Axis("sim.s_per_block", "seconds to load one block")
 
 
@@ -73,7 +73,9 @@ def draw_repeats(runs: Runs) -> Any:
     if runs[0][0]["exp"] == "churn" and is_sweep(runs):
         (scenario,) = runs[0][0]["scenarios"]
         share = "weakest block, share of the bound"
-        return {"shares": sweep_figure(runs, LIFETIMES, LOAD_TIMES, scenario, "swarm_tps_over_optimal", share)}
+        return {
+            "shares": sweep_figure(runs, LIFETIMES, LOAD_TIMES, scenario, "swarm_tps_over_optimal", share)
+        }
     return repeats_figure(
         runs, scenario_panels(runs, "swarm_tps_over_optimal_mean"), "The same rules, several populations",
         words="throughput of the weakest block, share of the bound (mean over time)", names={"optimal": "best found"},
