@@ -28,11 +28,11 @@ import torch  # noqa: E402 (after apply)
 from petals.utils.auto_config import AutoDistributedConfig  # noqa: E402
 from petals.utils.convert_block import QuantType  # noqa: E402
 
-from swarmlab.bridge.block_loader import BlockRecipe, LoadedBlock, PetalsLoader  # noqa: E402
 from swarmlab.bridge.block_store import BlockStore  # noqa: E402
+from swarmlab.bridge.blocks.loader import BlockRecipe, LoadedBlock, PetalsLoader  # noqa: E402
+from swarmlab.bridge.blocks.store_loader import StoreLoader  # noqa: E402
 from swarmlab.bridge.models.checkpoint import expected_tensors  # noqa: E402
 from swarmlab.bridge.models.llama_shapes import LLAMA_65B, llama_config  # noqa: E402
-from swarmlab.bridge.store_loader import StoreLoader  # noqa: E402
 
 ROUNDS = 5  # the fastest of so many is reported: the machine's other work only ever adds time
 SHARE = 4  # the 65B's block at a quarter of its width, 1/16 of its weights

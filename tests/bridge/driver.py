@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from swarmlab.bridge import calm, chain, flow, rebuild, router, standby, stream, views, watch
-from swarmlab.bridge.flow import StepInput
+from swarmlab.bridge.clients import calm
+from swarmlab.bridge.inference import chain, flow, rebuild, router, standby, stream, views, watch
+from swarmlab.bridge.inference.flow import StepInput
 from swarmlab.recovery.failure import RecoveryFailed, RequestRejected
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span

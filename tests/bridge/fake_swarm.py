@@ -25,7 +25,7 @@ from hivemind.p2p import P2P, PeerID
 from hivemind.utils import MSGPackSerializer
 from petals.utils.packaging import unpack_args_kwargs
 
-from swarmlab.bridge import router, views
+from swarmlab.bridge.inference import router, views
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import ServerRecord, Span, SwarmView
 

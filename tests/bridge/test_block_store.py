@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from swarmlab.bridge import block_store
-from swarmlab.bridge.block_file import Untrusted, from_bytes, split, to_bytes
 from swarmlab.bridge.block_store import BlockKey, BlockStore, StoreFull
+from swarmlab.bridge.blocks.file import Untrusted, from_bytes, split, to_bytes
 
 TENSORS = {
     "a.weight": torch.arange(24, dtype=torch.uint8).reshape(4, 6),

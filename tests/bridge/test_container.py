@@ -22,7 +22,7 @@ from petals.server.handler import TransformerConnectionHandler  # noqa: E402
 
 from swarmlab.bridge.container import BlockContainer  # noqa: E402
 from swarmlab.bridge.models.ensure import ensure_model  # noqa: E402
-from swarmlab.bridge.shelf import Shelf  # noqa: E402
+from swarmlab.bridge.serving.shelf import Shelf  # noqa: E402
 from tests.bridge.servers import settings_of  # noqa: E402
 
 DEADLINE_S = 60.0

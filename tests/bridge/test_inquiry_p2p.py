@@ -20,8 +20,8 @@ from hivemind.proto.runtime_pb2 import (  # noqa: E402
     ExpertUID,  # pyright: ignore[reportAttributeAccessIssue]
 )
 
-from swarmlab.bridge.inquiry import Limits, ask_all  # noqa: E402
 from swarmlab.bridge.p2p_probe import LOOPBACK  # noqa: E402
+from swarmlab.bridge.serving.inquiry import Limits, ask_all  # noqa: E402
 from swarmlab.placement.testimony import Answer  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 

@@ -14,7 +14,18 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge import chain, flow, history, rebuild, repairs, router, standby, stream, views, watch  # noqa: E402
+from swarmlab.bridge.inference import (  # noqa: E402
+    chain,
+    flow,
+    history,
+    rebuild,
+    repairs,
+    router,
+    standby,
+    stream,
+    views,
+    watch,
+)
 from swarmlab.recovery import bans, blame, dialing, failure, latency, plan  # noqa: E402
 from tests.bridge.mutants import broken  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402

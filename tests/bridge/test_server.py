@@ -17,10 +17,10 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge import server as module  # noqa: E402
-from swarmlab.bridge.announcer import Statement  # noqa: E402
-from swarmlab.bridge.gates import Gates  # noqa: E402
-from swarmlab.bridge.mover import Result  # noqa: E402
-from swarmlab.bridge.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter  # noqa: E402
+from swarmlab.bridge.serving.announcer import Statement  # noqa: E402
+from swarmlab.bridge.serving.gates import Gates  # noqa: E402
+from swarmlab.bridge.serving.mover import Result  # noqa: E402
+from swarmlab.bridge.serving.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter  # noqa: E402
 from swarmlab.placement.memory import Memory, Wish  # noqa: E402
 from swarmlab.placement.reload_plan import MemoryPlan, Mode  # noqa: E402
 from swarmlab.placement.swarmlab import Swarmlab  # noqa: E402

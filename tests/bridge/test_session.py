@@ -21,8 +21,8 @@ compat.apply()
 from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker  # noqa: E402
 
 from swarmlab.bridge import session as session_module  # noqa: E402
-from swarmlab.bridge.chain import Session  # noqa: E402
-from swarmlab.bridge.flow import Flow, StepInput  # noqa: E402
+from swarmlab.bridge.inference.chain import Session  # noqa: E402
+from swarmlab.bridge.inference.flow import Flow, StepInput  # noqa: E402
 from swarmlab.bridge.session import FaultTolerantSession  # noqa: E402
 from swarmlab.recovery.failure import HistoryTooLarge, RecoveryFailed  # noqa: E402
 from swarmlab.recovery.settings import RecoverySettings  # noqa: E402

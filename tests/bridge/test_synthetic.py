@@ -16,16 +16,16 @@ compat.apply()
 import torch  # noqa: E402
 from petals.utils.convert_block import QuantType  # noqa: E402
 
-from swarmlab.bridge.block_loader import DRAWN, STORE, PetalsLoader  # noqa: E402
-from swarmlab.bridge.block_source import loader_of  # noqa: E402
+from swarmlab.bridge.blocks.loader import DRAWN, STORE, PetalsLoader  # noqa: E402
+from swarmlab.bridge.blocks.source import loader_of  # noqa: E402
+from swarmlab.bridge.blocks.store_loader import StoreLoader  # noqa: E402
+from swarmlab.bridge.blocks.synthetic_loader import SyntheticLoader  # noqa: E402
 from swarmlab.bridge.models import ensure_model, load_plain, open_checkpoint, plain_run, prompts  # noqa: E402
 from swarmlab.bridge.models.checkpoint import WEIGHTS  # noqa: E402
 from swarmlab.bridge.models.llama_shapes import LLAMA_65B, SYNTHETIC, llama_config  # noqa: E402
 from swarmlab.bridge.models.synthetic import RECIPE, block_tensors, draw, synthetic  # noqa: E402
-from swarmlab.bridge.store_loader import StoreLoader  # noqa: E402
-from swarmlab.bridge.synthetic_loader import SyntheticLoader  # noqa: E402
 from swarmlab.errors import BadInput  # noqa: E402
-from tests.bridge.blocks import assert_same_block, output, recipe_for  # noqa: E402
+from tests.bridge.block_checks import assert_same_block, output, recipe_for  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*from a non-meta parameter:UserWarning")
 FULL_65B = llama_config(LLAMA_65B, "float16") | {SYNTHETIC: {"seed": 0, "recipe": RECIPE}}

@@ -16,10 +16,10 @@ from petals.data_structures import InferenceMetadata  # noqa: E402
 from petals.models.bloom.config import DistributedBloomConfig  # noqa: E402
 from petals.utils.convert_block import QuantType  # noqa: E402
 
-from swarmlab.bridge.block_loader import BlockRecipe, converted  # noqa: E402
+from swarmlab.bridge.blocks.loader import BlockRecipe, converted  # noqa: E402
 from swarmlab.bridge.container import BlockContainer  # noqa: E402
-from swarmlab.bridge.front import Front  # noqa: E402
 from swarmlab.bridge.models.ensure import ensure_model  # noqa: E402
+from swarmlab.bridge.serving.front import Front  # noqa: E402
 from swarmlab.errors import BadInput  # noqa: E402
 from tests.bridge.servers import CPU, settings_of  # noqa: E402
 

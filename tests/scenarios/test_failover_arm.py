@@ -197,7 +197,7 @@ def test_a_client_is_asked_to_wait_once_per_fault_point(history):
     swarm = FakeSwarm([at("a", "b"), *map(step, range(3)), DONE])
     arm_run(swarm, history, faults=(KILL, first)).run()
     ((kind, name, args),) = swarm.spawned
-    assert (kind, name) == ("client", "client-s-petals")
+    assert (kind, name) == ("clients.failover", "client-s-petals")
     assert args["fault_points"] == [{"token": 1, "span": None, "request": 1}]
     injected = [row["target"] for row in history.of("faults") if row["stage"] == "inject"]
     healed = [row["target"] for row in history.of("faults") if row["stage"] == "heal"]
@@ -207,7 +207,7 @@ def test_a_client_is_asked_to_wait_once_per_fault_point(history):
 def test_the_plain_model_runs_in_a_process_of_its_own_kind(history):
     swarm = FakeSwarm([*map(step, range(3)), DONE])
     arm_run(swarm, history, arm="plain", faults=()).run()
-    assert swarm.spawned[0][0] == "client:plain"
+    assert swarm.spawned[0][0] == "clients.failover:plain"
 
 
 def test_a_client_on_another_chain_is_no_test_and_its_rows_do_not_count(history):

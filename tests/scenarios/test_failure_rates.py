@@ -55,7 +55,7 @@ class FakeSwarm:
         self.seen: list[tuple[str, float, Any]] = []
 
     def spawn(self, kind, name, args):
-        assert kind == ("client:plain" if args["arm"] == "plain" else "rate_client")
+        assert kind == ("clients.failover:plain" if args["arm"] == "plain" else "clients.rates")
         return FakeClient(self._lines(name, args))
 
     def kill_child(self, child): ...

@@ -38,5 +38,5 @@ def test_a_client_with_a_gpu_starts_python_anew_and_sees_one(monkeypatch, gpus, 
     swarm = Swarm.__new__(Swarm)
     swarm._log_dir = Path("/run/logs")
     swarm._nursery = SimpleNamespace(gpus=gpus, spawn=lambda *_, **options: seen.update(options))  # type: ignore[assignment]
-    swarm.spawn("client:plain", "client", {}, on_gpu=on_gpu)
+    swarm.spawn("clients.failover:plain", "client", {}, on_gpu=on_gpu)
     assert (seen["env"], seen["fresh"], seen["channel"]) == (env, on_gpu, True)

@@ -88,7 +88,7 @@ class PlayedSwarm:
         self._looks = 0
 
     def spawn(self, kind, name, args):
-        assert (kind, name) == ("speed_client", f"client-{args['arm']}")
+        assert (kind, name) == ("clients.speed", f"client-{args['arm']}")
         return self.client
 
     def kill_child(self, child): ...

@@ -19,7 +19,7 @@ class SpanClient:
     """Petals' own client, without its routing."""
 
     def __init__(self, swarm) -> None:
-        from swarmlab.bridge.client import load_model
+        from swarmlab.bridge.clients.failover import load_model
 
         args = {
             "model_path": str(swarm.spec.model_path),

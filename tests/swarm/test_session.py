@@ -11,9 +11,9 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.bridge.client import load_model  # noqa: E402 - petals needs compat first
+from swarmlab.bridge.clients.failover import load_model  # noqa: E402 - petals needs compat first
 from swarmlab.bridge.generation import make_fault_tolerant  # noqa: E402
-from swarmlab.bridge.local_session import LocalSession  # noqa: E402
+from swarmlab.bridge.inference.local_session import LocalSession  # noqa: E402
 from swarmlab.bridge.models import load_plain, prompts  # noqa: E402
 from swarmlab.bridge.session import FaultTolerantSession  # noqa: E402
 from swarmlab.recovery.failure import RecoveryFailed  # noqa: E402

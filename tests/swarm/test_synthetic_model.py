@@ -11,7 +11,7 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge.block_store import BlockStore  # noqa: E402 - petals needs compat first
-from swarmlab.bridge.client import load_model  # noqa: E402
+from swarmlab.bridge.clients.failover import load_model  # noqa: E402
 from swarmlab.bridge.models import plain_run, prompts  # noqa: E402
 from swarmlab.bridge.models.synthetic import synthetic  # noqa: E402
 from swarmlab.swarm.deploy import deploy  # noqa: E402

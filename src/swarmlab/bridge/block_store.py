@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarmlab.bridge import block_file
+from swarmlab.bridge.blocks import file as block_file
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -24,7 +24,8 @@ from hivemind.proto import runtime_pb2
 from petals.cli import run_server
 from petals.server.handler import TransformerConnectionHandler
 
-from swarmlab.bridge import block_source, compat, snapshot
+from swarmlab.bridge import compat, snapshot
+from swarmlab.bridge.blocks import source as block_source
 from swarmlab.channel import Channel, ChannelClosed, connect
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _prepare_server(args: dict[str, Any]) -> None:
     if args.get("network") or args.get("events_path"):
         importlib.import_module("swarmlab.bridge.traffic").install(args)
     if args.get("measures"):
-        importlib.import_module("swarmlab.bridge.throughput").install(args["measures"]["rate_mbps"])
+        importlib.import_module("swarmlab.bridge.serving.throughput").install(args["measures"]["rate_mbps"])
 
 
 def _resolve(kind: str) -> Callable[[dict[str, Any], str], int | None]:

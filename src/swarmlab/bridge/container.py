@@ -1,7 +1,7 @@
 """The part of a server that computes: petals' container, whose blocks come and go while it runs.
 
-Handlers, queues and the runtime, for all blocks of a model. ``swarmlab.bridge.shelf`` keeps the blocks when one of its
-processes dies and another container takes over.
+Handlers, queues and the runtime, for all blocks of a model. ``swarmlab.bridge.serving.shelf`` keeps the blocks when
+one of its processes dies and another container takes over.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 from petals.data_structures import UID_DELIMITER
 from petals.server.server import ModuleContainer, RuntimeWithDeduplicatedPools
 
-from swarmlab.bridge import heap
-from swarmlab.bridge.block_handler import BlockHandler
-from swarmlab.bridge.front import Front
+from swarmlab.bridge.serving import heap
+from swarmlab.bridge.serving.front import Front
+from swarmlab.bridge.serving.handler import BlockHandler
 
 START_S = 60.0  # a machine that does much else takes seconds for each handler
 SHUTDOWN_S, LAST_WORDS_S = 10.0, 1.0

@@ -38,9 +38,9 @@ def fill(
     from petals.utils.auto_config import AutoDistributedConfig
     from petals.utils.convert_block import QuantType
 
-    from swarmlab.bridge.block_loader import BlockRecipe
-    from swarmlab.bridge.block_source import loader_of
-    from swarmlab.bridge.store_loader import StoreLoader
+    from swarmlab.bridge.blocks.loader import BlockRecipe
+    from swarmlab.bridge.blocks.source import loader_of
+    from swarmlab.bridge.blocks.store_loader import StoreLoader
 
     config: Any = AutoDistributedConfig.from_pretrained(str(model_path))
     if span.end > config.num_hidden_layers:

@@ -14,7 +14,7 @@ from typing import Any
 
 from petals.client.remote_generation import _skipped_tokens
 
-from swarmlab.bridge.repairs import EventHandler
+from swarmlab.bridge.inference.repairs import EventHandler
 from swarmlab.bridge.session import FaultTolerantSession
 from swarmlab.recovery.settings import RecoverySettings
 

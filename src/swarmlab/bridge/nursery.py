@@ -33,7 +33,8 @@ from typing import Any
 
 import psutil
 
-from swarmlab.bridge import compat, fresh, warden
+from swarmlab.bridge import compat, fresh
+from swarmlab.bridge.inference import warden
 
 SWEEP_S = 0.2
 LEAVE_S = 5.0

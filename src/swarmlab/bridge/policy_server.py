@@ -18,11 +18,13 @@ import numpy as np
 from hivemind.utils import get_dht_time
 from petals.server import server as petals_server
 
-from swarmlab.bridge import block_source, children, slow_disk, snapshot
+from swarmlab.bridge import children, snapshot
+from swarmlab.bridge.blocks import slow_disk
+from swarmlab.bridge.blocks import source as block_source
 from swarmlab.bridge.events import EventLog
-from swarmlab.bridge.gates import Gates
-from swarmlab.bridge.policies import policy_of
-from swarmlab.bridge.watched_server import Watch, slow_down_when, watch
+from swarmlab.bridge.serving.gates import Gates
+from swarmlab.bridge.serving.policies import policy_of
+from swarmlab.bridge.serving.watched import Watch, slow_down_when, watch
 from swarmlab.placement.memory import Memory
 from swarmlab.placement.policy import Policy, Server
 from swarmlab.types import Decision, Span, SwarmView

@@ -19,23 +19,24 @@ import numpy as np
 from hivemind.utils import get_dht_time, get_logger
 from petals.server import server as petals_server
 
-from swarmlab.bridge import children, graph_capture, local_checkpoint, slow_disk
-from swarmlab.bridge.announcer import Announcer, Statement
-from swarmlab.bridge.block_handler import BlockHandler
-from swarmlab.bridge.block_loader import BlockLoader
+from swarmlab.bridge import children, graph_capture
+from swarmlab.bridge.blocks import local_checkpoint, slow_disk
+from swarmlab.bridge.blocks.loader import BlockLoader
 from swarmlab.bridge.container import BlockContainer
-from swarmlab.bridge.dht_port import DhtPort
 from swarmlab.bridge.events import EventLog
-from swarmlab.bridge.gates import Gates
-from swarmlab.bridge.loads import Loads
-from swarmlab.bridge.memory_probe import plan_memory
-from swarmlab.bridge.mover import Mover, Result, Tools, load_counted
-from swarmlab.bridge.outlook import Outlook
 from swarmlab.bridge.p2p_leftovers import remove_leftovers
-from swarmlab.bridge.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
-from swarmlab.bridge.server_options import Options, loader_of, options_of
-from swarmlab.bridge.server_rows import decision_row, state_row
-from swarmlab.bridge.shelf import Shelf
+from swarmlab.bridge.serving.announcer import Announcer, Statement
+from swarmlab.bridge.serving.dht_port import DhtPort
+from swarmlab.bridge.serving.gates import Gates
+from swarmlab.bridge.serving.handler import BlockHandler
+from swarmlab.bridge.serving.loads import Loads
+from swarmlab.bridge.serving.memory_probe import plan_memory
+from swarmlab.bridge.serving.mover import Mover, Result, Tools, load_counted
+from swarmlab.bridge.serving.options import Options, loader_of, options_of
+from swarmlab.bridge.serving.outlook import Outlook
+from swarmlab.bridge.serving.reload_account import FAILED, MENDED, MOVED, LoadMeter, ReloadAccount
+from swarmlab.bridge.serving.rows import decision_row, state_row
+from swarmlab.bridge.serving.shelf import Shelf
 from swarmlab.placement.memory import Memory
 from swarmlab.placement.policy import Asking
 from swarmlab.placement.policy import Server as Itself
@@ -289,7 +290,7 @@ class Server(petals_server.Server):
 def server(args: Mapping[str, Any], channel: str) -> None:
     """As ``children.server``.
 
-    :param args: ``argv``; what ``server_options`` takes; ``events_path``, ``gate_dir``, ``read_delay_s``
+    :param args: ``argv``; what ``serving.options`` takes; ``events_path``, ``gate_dir``, ``read_delay_s``
     :raises BadInput: for an option that cannot be
     """
     options = options_of(args)

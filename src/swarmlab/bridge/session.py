@@ -20,11 +20,11 @@ import torch
 from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
 from petals.client.routing import RemoteSequenceManager
 
-from swarmlab.bridge.chain import Session
-from swarmlab.bridge.flow import Flow, StepInput
-from swarmlab.bridge.repairs import EventHandler
-from swarmlab.bridge.router import Router
-from swarmlab.bridge.standby import StandbyCost
+from swarmlab.bridge.inference.chain import Session
+from swarmlab.bridge.inference.flow import Flow, StepInput
+from swarmlab.bridge.inference.repairs import EventHandler
+from swarmlab.bridge.inference.router import Router
+from swarmlab.bridge.inference.standby import StandbyCost
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span
 

@@ -1,7 +1,7 @@
 """How a real server gets from one span to another: what it loads, announces, waits for and drops, in which order.
 
-Pure: a plan is a list of actions, and the way back from anywhere in it is another one. ``swarmlab.bridge.mover``
-carries them out. Blocks in both spans appear in no ``Load`` and no ``Drop``.
+Pure: a plan is a list of actions, and the way back from anywhere in it is another one.
+``swarmlab.bridge.serving.mover`` carries them out. Blocks in both spans appear in no ``Load`` and no ``Drop``.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ class ArmRun:
             for spec in self._specs
         ]
         unique = [point for index, point in enumerate(points) if point not in points[:index]]
-        kind = "client:plain" if self.arm == "plain" and self.scenario.workload.plainly_greedy else "client"
+        plain = self.arm == "plain" and self.scenario.workload.plainly_greedy
+        kind = "clients.failover:plain" if plain else "clients.failover"
         on_gpu = str(self.args.get("device", "")).startswith("cuda")
         child = self.swarm.spawn(kind, name, {**self.args, "fault_points": unique}, on_gpu=on_gpu)
         try:

@@ -24,7 +24,7 @@ UNITS = 16  # topologies are written in sixteenths of the model
 
 @dataclass(frozen=True)
 class Workload:
-    """One generation; the kinds are those of swarmlab.bridge.workloads.
+    """One generation; the kinds are those of swarmlab.bridge.clients.workloads.
 
     :param batch: sequences generated at once
     :param prompt_tokens: length of each prompt

@@ -65,7 +65,7 @@ class CellRun:
 
     def run(self) -> Result:
         name = f"client-{self.cell.name}-{self.arm}-{self.repeat}"
-        kind = "client:plain" if self.arm == "plain" else "rate_client"
+        kind = "clients.failover:plain" if self.arm == "plain" else "clients.rates"
         child = self.swarm.spawn(kind, name, {**self.args, "bound_s": self.bound_s})
         with self._losses_recorded():
             try:

@@ -96,7 +96,7 @@ class Smoke:
         size, model = self.size, ensure_model(self.size.model, self.models, None, 0)
         done, lines = self._run(
             "blocks",
-            "swarmlab.bridge.block_timing", str(model.path), "--store", str(self.store), "--device", size.device,
+            "swarmlab.bridge.blocks.timing", str(model.path), "--store", str(self.store), "--device", size.device,
             "--blocks", str(size.blocks_timed), "--quant", size.quant, "--dtype", size.dtype,
         )  # fmt: skip
         rows = [json.loads(line) for line in lines if line.startswith("{")]

@@ -47,7 +47,7 @@ class SpeedArm:
         """
         :raises SwarmFailed: if the client or the swarm breaks
         """
-        child = self.swarm.spawn("speed_client", f"client-{self.arm}", self.args)
+        child = self.swarm.spawn("clients.speed", f"client-{self.arm}", self.args)
         try:
             channel = child.channel(CONNECT_S)
             channel.recv(CONNECT_S)  # its first ``next``: it has loaded its model

@@ -76,7 +76,7 @@ class SoakClient:
         while time.monotonic() < self.until_s and not self._over.is_set():
             name = f"{self.name}-{n_processes}"
             n_processes += 1
-            child = self.swarm.spawn("soak_client", name, {**self.args, "name": name})
+            child = self.swarm.spawn("clients.soak", name, {**self.args, "name": name})
             try:
                 self._follow(child.channel(CONNECT_S))
             except (ChannelClosed, TimeoutError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-# How often each kind of generation comes; the kinds are those of swarmlab.bridge.workloads.
+# How often each kind of generation comes; the kinds are those of swarmlab.bridge.clients.workloads.
 KINDS = {"greedy": 11, "beam_search": 4, "two_calls": 3, "deep_prompts": 2}
 DEEP_PROMPT_TOKENS = 4
 

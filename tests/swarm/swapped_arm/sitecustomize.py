@@ -19,7 +19,7 @@ def _swapped(original: Any, other: str) -> Any:
 def _import(name: str, package: str | None = None) -> Any:
     """The nursery's children ask for the module of a client by name; ours is changed when they do."""
     module = _import_module(name, package)
-    if name == "swarmlab.bridge.client":
+    if name == "swarmlab.bridge.clients.failover":
         module.arms.open_session = _swapped(module.arms.open_session, os.environ["SWARMLAB_TEST_SESSION"])
     return module
 

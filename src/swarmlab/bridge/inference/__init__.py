@@ -1,0 +1,1 @@
+"""The client's side of a session that survives failures."""

@@ -1,0 +1,1 @@
+"""What our server and the watched servers are made of."""
