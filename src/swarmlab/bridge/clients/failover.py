@@ -54,7 +54,7 @@ class _LogToReporter(logging.Handler):
 
 
 def main(args: Mapping[str, Any], channel_path: str) -> int:
-    """Entry of a ``client`` process.
+    """Entry of a ``clients.failover`` process.
 
     :param args: ``arm``, ``model_path``, ``dht_prefix``, ``initial_peers``, ``prompt_ids`` [batch, tokens],
         ``max_length``, ``work`` (see swarmlab.bridge.clients.workloads), ``client`` (fields of petals' ClientConfig),
@@ -81,7 +81,7 @@ def main(args: Mapping[str, Any], channel_path: str) -> int:
 
 
 def plain(args: Mapping[str, Any], channel_path: str) -> int:
-    """Entry of a ``client:plain`` process: the greedy generation by transformers alone, without the swarm.
+    """Entry of a ``clients.failover:plain`` process: the greedy generation by transformers alone, without the swarm.
 
     :param args: as in :func:`main`; ``quant`` of the servers' blocks; ``given_path``: states of a client whose text is
         followed instead, on ``device``, because the model is too large to generate with
