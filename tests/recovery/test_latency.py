@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from swarmlab.recovery.latency import ReplyLatency
+from swarmlab.recovery.latency import KnownLatencies, ReplyLatency
 from swarmlab.recovery.settings import RecoverySettings
 
 SETTINGS = RecoverySettings()
@@ -111,3 +111,26 @@ def test_many_short_requests_do_not_make_a_long_replay_look_stuck():
     for _ in range(50):
         latency.observe(0.1, 1)  # a second token costs nothing measurable
     assert latency.give_up_after_s(1000) >= SETTINGS.hard_floor_s + 1000 * SETTINGS.token_s
+
+
+def test_after_each_server_that_was_slow_but_there_the_next_has_more_time_until_one_answers():
+    latency = ReplyLatency(SETTINGS)
+    at_first_s = patience_s = latency.give_up_after_s(100)
+    for _ in range(3):
+        latency.gave_up()
+        assert latency.give_up_after_s(100) > patience_s
+        patience_s = latency.give_up_after_s(100)
+    for _ in range(100):
+        latency.gave_up()
+    assert latency.give_up_after_s(0) <= SETTINGS.hard_max_s, "a stuck server is given up in bounded time"
+    latency.observe(0.1, 0)
+    assert latency.give_up_after_s(100) == at_first_s
+
+
+def test_the_next_server_has_as_much_time_whatever_is_known_of_it():
+    known, fast, asked = KnownLatencies(), latency_of([(0.01, 0)]), ReplyLatency(SETTINGS)
+    known.observed("fast", fast)
+    asked.gave_up()
+    for peer in ("fast", "unknown"):
+        assert known.to_begin_with(peer, asked).give_up_after_s(0) > fast.give_up_after_s(0)
+    assert known.to_begin_with("fast", ReplyLatency(SETTINGS)).give_up_after_s(0) == fast.give_up_after_s(0)

@@ -2,8 +2,9 @@
 
 Rule (measured for the reference notes: of 1,958 healthy steps none took more than 6 times the moving average):
 suspect after ``max(suspect_floor_s, suspect_factor x mean)``, plus what the request's further tokens should take;
-a suspect that answers a probe is slow, not dead, and is given up only after the hard limit. Before a span has taken a
-step of its own, what its client knows of the server from other sessions stands in (``KnownLatencies``).
+a suspect that answers a probe is slow, not dead, and is given up only after the hard limit, which is twice as long for
+the next server: perhaps it is the request that takes long. Before a span has taken a step of its own, what its client
+knows of the server from other sessions stands in (``KnownLatencies``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from swarmlab.recovery.settings import RecoverySettings
 
 _WEIGHT = 0.2  # of the newest observation in the moving averages
+_MOST_DOUBLINGS = 3  # of the hard limit
 
 
 class ReplyLatency:
@@ -27,6 +29,7 @@ class ReplyLatency:
         self._first_s: float | None = (
             None  # a request with further tokens, before any step: no step takes longer
         )
+        self._doublings = 0
 
     @property
     def step_s(self) -> float | None:
@@ -37,16 +40,26 @@ class ReplyLatency:
         """The same averages for a replacement, until it has its own."""
         twin = ReplyLatency(self._settings)
         twin._step_s, twin._token_s, twin._first_s = self._step_s, self._token_s, self._first_s
-        return twin
+        return twin.as_patient_as(self)
 
     def observe(self, seconds: float, n_further: int) -> None:
         """A reply to a request with ``n_further`` tokens beyond the first of each row took ``seconds``."""
+        self._doublings = 0
         if n_further == 0:
             self._step_s = _blend(self._step_s, seconds)
         else:
             self._first_s = seconds
             rest = max(seconds - (self._step_s or 0.0), 0.0)
             self._token_s = _blend(self._token_s, rest / n_further)
+
+    def gave_up(self) -> None:
+        """A server was given up although it answers probes."""
+        self._doublings = min(self._doublings + 1, _MOST_DOUBLINGS)
+
+    def as_patient_as(self, other: ReplyLatency) -> ReplyLatency:
+        """Itself, with a hard limit that was doubled as often as the other's."""
+        self._doublings = other._doublings
+        return self
 
     @property
     def late_step_s(self) -> float:
@@ -80,12 +93,12 @@ class ReplyLatency:
 
     def give_up_after_s(self, n_further: int) -> float:
         """How long a reply may take at all, whatever the probes say."""
-        settings = self._settings
-        slow = max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
+        settings, times = self._settings, 2**self._doublings
+        slow = times * max(settings.hard_floor_s, settings.hard_factor * (self._step_s or 0.0))
         slow = min(slow, settings.hard_max_s)  # a few slow replies must not make it endless
         # a rate learnt from short requests may be nothing but noise; here only a safe one will do
         rate = max(settings.token_s, settings.suspect_factor * self._mean_token_s)
-        return max(slow + rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)
+        return max(slow + times * rate * n_further, self.suspect_after_s(n_further) + settings.probe_s)
 
 
 class KnownLatencies:
@@ -102,7 +115,7 @@ class KnownLatencies:
 
     def to_begin_with(self, peer_id: str, before: ReplyLatency) -> ReplyLatency:
         """For a span that is opened at a server: as it was at the server before; if it has not taken a step yet, as
-        other sessions found this server, or else the slowest that is known.
+        other sessions found this server, or else the slowest that is known. As patient as before in any case.
         """
         if before.step_s is not None:
             return before.copy()
@@ -110,7 +123,7 @@ class KnownLatencies:
         if known is None:
             slowest = (one for one in self._of_peer.values() if one.step_s is not None)
             known = max(slowest, key=lambda one: one.step_s or 0.0, default=before)
-        return known.copy()
+        return known.copy().as_patient_as(before)
 
 
 def _blend(mean: float | None, value: float) -> float:

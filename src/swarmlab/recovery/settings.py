@@ -35,8 +35,9 @@ class RecoverySettings:
     :param suspect_factor: ... and later than this multiple of the mean step time
     :param first_reply_s: the same bound while the client has observed nothing yet
     :param token_s: what each further token of a request adds to the bound while its own rate is unknown
-    :param probe_s: a suspected server must answer a probe within this time
-    :param hard_floor_s: a server that answers probes but not the request is given up after this at the earliest
+    :param probe_s: a suspected server must answer a probe within this time, twice as long after each of its failures
+    :param hard_floor_s: a server that answers probes but not the request is given up after this at the earliest, the
+        next one after twice as long
     :param hard_factor: ... and after this multiple of the mean step time
     :param hard_max_s: ... and after this at the latest, unless the request is long
     :param idle_s: a span idle for this long is reopened before the server's own step timeout (300 s) closes it

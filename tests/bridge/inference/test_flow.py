@@ -13,7 +13,7 @@ compat.apply()
 
 from swarmlab.bridge.clients.calm import _rebuild_all  # noqa: E402
 from tests.bridge.driver import Driver, drive  # noqa: E402
-from tests.bridge.fake_swarm import COMPUTE_S, CONNECT_S  # noqa: E402
+from tests.bridge.fake_swarm import COMPUTE_S, CONNECT_S, Server  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
 from tests.bridge.scripts import Script, scripts  # noqa: E402
 
@@ -157,3 +157,16 @@ def test_the_work_of_a_recovery_can_be_done_in_peace_without_harm_to_the_session
         assert await driver.step()
 
     drive(story, (0, 3), (3, 6), (3, 6), n_blocks=6, batch=2)
+
+
+def test_servers_that_all_need_longer_than_the_hard_limit_are_not_given_up_for_ever():
+    def is_slow(server: Server) -> None:
+        server.slow_s = 35.0
+
+    async def story(driver: Driver) -> None:
+        for moment in range(1, 60):
+            driver.swarm.after(moment, is_slow)
+        assert await driver.step(5), driver.errors
+        assert await driver.step()
+
+    drive(story, (0, 3), (0, 3), (0, 3), n_blocks=3)

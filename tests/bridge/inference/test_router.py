@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -486,14 +487,19 @@ def test_near_servers_are_preferred_and_unreachable_ones_pinged_again(play):
 
 
 class Stub:
-    """A server's unary calls."""
+    """A server's unary calls.
+
+    :param answer: an error is raised; None is a server that never answers
+    """
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
         self.asked: list[str] = []
 
-    async def rpc_info(self, request: Any, timeout: float | None = None) -> Any:  # noqa: ARG002, ASYNC109 - hivemind's
+    async def rpc_info(self, request: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - hivemind's
         self.asked.append(request.uid)
+        if self._answer is None:
+            await asyncio.wait_for(asyncio.Event().wait(), timeout)
         if isinstance(self._answer, Exception):
             raise self._answer
         return SimpleNamespace(serialized_info=MSGPackSerializer.dumps(self._answer))
@@ -507,6 +513,34 @@ def stub(monkeypatch):
         return made
 
     return install
+
+
+async def seconds_of(question: Any) -> float:
+    """How long until it is given up."""
+    began_s = asyncio.get_running_loop().time()
+    with contextlib.suppress(PeerFailed):
+        await question
+    return asyncio.get_running_loop().time() - began_s
+
+
+def test_a_server_has_more_time_for_small_questions_after_each_failure(play, stub):
+    stub(None)
+
+    async def script(fixture: Fixture) -> None:
+        router = fixture.router
+        for times in (1, 2, 4, 8):
+            assert await seconds_of(router.probe(A)) == pytest.approx(times * SETTINGS.probe_s)
+            asked_s = min(times * SETTINGS.first_reply_s, SETTINGS.hard_floor_s)
+            assert await seconds_of(router.compression(A, 1)) == pytest.approx(asked_s)
+            fixture.blame(A, Cause.HUNG)
+        assert await seconds_of(router.probe(B)) == pytest.approx(SETTINGS.probe_s)
+        for _ in range(100):
+            fixture.blame(A, Cause.HUNG)
+        assert await seconds_of(router.probe(A)) == pytest.approx(SETTINGS.hard_floor_s)
+        router.praise(A.to_base58(), asyncio.get_running_loop().time())
+        assert await seconds_of(router.probe(A)) == pytest.approx(SETTINGS.probe_s)
+
+    play(script)
 
 
 @pytest.mark.parametrize(

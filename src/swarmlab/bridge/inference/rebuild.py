@@ -127,6 +127,7 @@ async def rebuild(
                 try:
                     outputs = await _replay(session, link, n_steps, recovery)
                 except PeerFailed as failure:
+                    lost.latency.as_patient_as(link.latency)
                     close_streams(session, links[links.index(link) :])
                     _blame(session, failure, budget, recovery, time.monotonic() - asked_at_s)
                     break

@@ -163,11 +163,12 @@ class Router:
         self._blame.pardon(peer_ids)
 
     async def probe(self, peer_id: PeerID) -> bool:
-        """Whether a server answers a small question within ``probe_s``."""
+        """Whether a server answers a small question within ``probe_s``, or more after failures."""
         self.look_for_others()
+        patience_s = self._answer_s(self._settings.probe_s, peer_id)
         stub = TransformerConnectionHandler.get_stub(self.p2p, peer_id)
         try:
-            await stub.rpc_info(runtime_pb2.ExpertUID(uid=""), timeout=self._settings.probe_s)
+            await stub.rpc_info(runtime_pb2.ExpertUID(uid=""), timeout=patience_s)
         except Exception:  # noqa: BLE001 - whatever went wrong, it is no answer
             return False
         return True
@@ -179,7 +180,7 @@ class Router:
             uid = runtime_pb2.ExpertUID(uid=self._manager.block_uids[block])
             try:
                 # not hivemind's own limit, which is a wait_for(): see below
-                async with asyncio.timeout(self._settings.first_reply_s):
+                async with asyncio.timeout(self._answer_s(self._settings.first_reply_s, peer_id)):
                     reply = await stub.rpc_info(uid)
                 info: Any = MSGPackSerializer.loads(reply.serialized_info)
                 self._known.compression = int(info["inference_schema"][0][0].compression)
@@ -188,6 +189,13 @@ class Router:
                     peer_id.to_base58(), str(block), Cause.UNREACHABLE, f"rpc_info: {error!r}"
                 ) from error
         return self._known.compression
+
+    def _answer_s(self, usual_s: float, peer_id: PeerID) -> float:
+        """How long a server may take for a small question: twice as long after each failure in a row, lest one that is
+        slow, or far from here, is never reached.
+        """
+        n_failed = self._blame.failures_in_a_row(peer_id.to_base58())
+        return max(usual_s, min(usual_s * 2 ** min(n_failed, 32), self._settings.hard_floor_s))
 
     def keep_fresh(self) -> None:
         """Read a view that is old again, without waiting for that; sooner while it shows servers that are avoided, to

@@ -37,6 +37,7 @@ async def watched_exchange(
         while not await _done_within(reply, min(patience_s, give_up_at_s - time.monotonic())):
             waited_s = time.monotonic() - started_at_s
             if time.monotonic() >= give_up_at_s:
+                latency.gave_up()
                 raise stream.abandon(Cause.STUCK, f"no reply for {waited_s:.1f} s though it answers probes")
             alive = asyncio.ensure_future(probe())
             try:
