@@ -12,7 +12,7 @@ class Cause(StrEnum):
     """Why a span could not go on at its server."""
 
     BROKEN = "broken"  # the stream ended: the server or the way to it is gone
-    RESET = "reset"  # the session there is over, without a reason, but the server is alive
+    RESET = "reset"  # the session there is over, for no fault of the request's, but the server is alive
     UNREACHABLE = "unreachable"  # no stream could be opened
     HUNG = "hung"  # no reply in time, and no answer to a probe
     STUCK = "stuck"  # answers probes but not the request
@@ -26,7 +26,7 @@ class Cause(StrEnum):
     REFUSED = "refused"  # answered with an error of its own
 
 
-# Texts of petals 2.2.0's server errors; an unknown text means REFUSED.
+# Texts of petals 2.2.0's server errors, and of our server's; an unknown text means REFUSED.
 _TEXTS = (
     (re.compile(r"cannot allocate KV cache", re.IGNORECASE), Cause.UNABLE),
     (
@@ -39,6 +39,7 @@ _TEXTS = (
         re.compile(r"does not serve|protocol not supported|protocols? not supported", re.IGNORECASE),
         Cause.STALE,
     ),
+    (re.compile(r"loaded again since the session began"), Cause.RESET),
 )
 
 

@@ -15,6 +15,7 @@ from petals.server.handler import TransformerConnectionHandler  # noqa: E402
 
 from swarmlab.bridge.serving.handler import BlockHandler  # noqa: E402
 from swarmlab.bridge.serving.presence import Presence  # noqa: E402
+from swarmlab.recovery.failure import Cause, cause_of  # noqa: E402
 
 pb: Any = __import__("hivemind.proto.runtime_pb2", fromlist=["ExpertRequest"])
 
@@ -83,8 +84,9 @@ def test_a_session_on_a_block_that_was_away_is_refused_and_one_on_others_goes_on
 
     handler.between = away_and_back
     assert len(asyncio.run(handler.infer("m.3", steps=3))) == 3
-    with pytest.raises(RuntimeError, match="dropped and loaded again"):
+    with pytest.raises(RuntimeError, match="dropped and loaded again") as caught:
         asyncio.run(handler.infer("m.3 m.4"))
+    assert cause_of(str(caught.value)) is Cause.RESET, "the server is well, and may be the only one"
     handler.between = lambda: handler.presence.set_held(4, held=False)
     with pytest.raises(RuntimeError, match=r"does not serve m\.4"):
         asyncio.run(handler.infer("m.3 m.4"))
