@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.swarm import ray_process, slurm, slurm_member
+from swarmlab.swarm.ready import wait_for
 from swarmlab.swarm.slurm import JobOrder, job_script
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,9 +148,7 @@ def test_the_first_task_says_where_it_is_and_when_it_is_over(played_ray, monkeyp
     monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
     monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
     monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "0")
-    monkeypatch.setattr(
-        slurm_member.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 3)
-    )
+    monkeypatch.setattr(slurm_member, "RUN", ["sh", "-c", "exit 3"])
     if fails:
         with pytest.raises(SwarmFailed):
             slurm_member.lead(tmp_path, EXP)
@@ -158,6 +159,36 @@ def test_the_first_task_says_where_it_is_and_when_it_is_over(played_ray, monkeyp
         assert (tmp_path / "address").read_text().count(":") == 1
         assert len((tmp_path / "token").read_text()) == 64
     assert (tmp_path / "over").read_text() == ("1" if fails else "3")
+
+
+def test_a_job_that_is_cancelled_lets_the_run_end_its_swarm(tmp_path):
+    played_run = (
+        "import pathlib, signal, sys, time\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "def leave(*_):\n    time.sleep(1)\n    (folder / 'in-order').touch()\n    sys.exit(143)\n"
+        "signal.signal(signal.SIGTERM, leave)\n(folder / 'running').touch()\ntime.sleep(600)\n"
+    )
+    member = (
+        "import sys\nfrom swarmlab.swarm import ray_process, slurm_member\n"
+        "ray_process.SUPERVISOR = ['sh', '-c', 'echo Ray runtime started; exec sleep 600']\n"
+        f"slurm_member.RUN = [sys.executable, '-c', {played_run!r}]\nsys.exit(slurm_member.main())\n"
+    )
+    job = {"SLURM_JOB_ID": f"test-{os.getpid()}", "SLURM_PROCID": "0"}
+    ordered = {"SWARMLAB_CPUS_PER_NODE": "1", "SWARMLAB_GPUS_PER_NODE": "0"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", member, str(tmp_path)],
+        env={**os.environ, **job, **ordered},
+        start_new_session=True,
+    )
+    try:
+        wait_for((tmp_path / "running").exists, 60, "the run has begun")
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / "in-order").exists()
+    assert (tmp_path / "over").read_text() == "1"
 
 
 def test_the_others_join_and_stay_until_it_is_over(played_ray, monkeypatch, tmp_path):

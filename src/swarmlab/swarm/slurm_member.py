@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.machine import address_of
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 ADDRESS, TOKEN, OVER = "address", "token", "over"
 JOIN_S = 600.0  # machines of a job do not start at the same moment
+RUN = [sys.executable, "-m", "swarmlab.run", "cluster=slurm"]
+# For the run to end its swarm after a signal. Slurm kills what is left 30 s after it (KillWait, unless set otherwise).
+RUN_LEAVE_S = 25.0
 # The ports of Ray's workers are kept away from those of servers.
 WORKER_PORTS = ["--min-worker-port=10002", f"--max-worker-port={PORTS.start - 1}"]
 
@@ -74,11 +78,23 @@ def lead(folder: Path, overrides: Sequence[str]) -> int:
     try:
         with ray_running(options, env, ray_folder(env), folder / "ray-0.log"):
             publish(folder, ADDRESS, f"{host}:{ports[0]}")
-            command = [sys.executable, "-m", "swarmlab.run", "cluster=slurm", *overrides]
-            code = subprocess.run(command, env=env, check=False).returncode
+            code = _run(overrides, env)
     finally:
         publish(folder, OVER, str(code))
     return code
+
+
+def _run(overrides: Sequence[str], env: Mapping[str, str]) -> int:
+    """The experiment's exit code. It is not told of a signal: Slurm sends those to every process of a job."""
+    with subprocess.Popen([*RUN, *overrides], env=dict(env)) as run:
+        try:
+            return run.wait()
+        except SystemExit:
+            with suppress(subprocess.TimeoutExpired):
+                run.wait(RUN_LEAVE_S)
+            raise
+        finally:
+            run.kill()
 
 
 def follow(folder: Path) -> int:
@@ -106,10 +122,15 @@ def _ray_env(folder: Path) -> dict[str, str]:
     return {**RAY_ENV, "RAY_AUTH_TOKEN_PATH": str(folder / TOKEN)}
 
 
+def _leave(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough, and must not be cut short
+    raise SystemExit(128 + number)
+
+
 def main() -> int:
     folder, overrides = Path(sys.argv[1]), sys.argv[2:]
     # scancel sends this first; the run ends its swarm, and this process what it started
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _leave)
     return lead(folder, overrides) if os.environ["SLURM_PROCID"] == "0" else follow(folder)
 
 
