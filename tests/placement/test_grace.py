@@ -137,6 +137,7 @@ def test_of_one_that_is_late_only_a_newer_record_is_believed_again():
         memory = remember(view(70, *shown), memory, grace_s=90.0, own_peer="me")
         assert (memory.gone, memory.vanished) == ((Gone("b", 100.0),), ())
     renewed = replace(late, expires_at_s=200.0)
+    assert grace.without_gone(view(80, A, renewed), memory).servers == (A, renewed)
     assert remember(view(80, A, renewed), memory, grace_s=90.0, own_peer="me").gone == ()
 
 
@@ -156,8 +157,9 @@ def test_of_one_that_was_cut_and_has_left_the_rest_counts():
 
 
 def test_all_who_know_the_same_share_one_view():
-    shown = view(60, A, B)
+    shown = view(60, A, replace(B, expires_at_s=100.0))
     memory = Memory(gone=(Gone("b", 100.0),))
+    assert grace.without_gone(shown, memory).servers == (A,)
     assert grace.without_gone(shown, memory) is grace.without_gone(shown, replace(memory))
     assert grace.without_gone(shown, Memory()) is shown
 

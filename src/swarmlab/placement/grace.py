@@ -62,10 +62,17 @@ def missing(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[Serv
 
 
 def without_gone(view: SwarmView, memory: Memory) -> SwarmView:
-    """The view without those that are known to be gone; the same one for all who know that of the same servers."""
-    if not memory.gone:
+    """The view without those that are known to be gone and have not announced themselves since; the same one for all
+    who know that of the same servers.
+    """
+    present = _by_peer(view)
+    peers = frozenset(
+        item.peer_id
+        for item in memory.gone
+        if item.peer_id in present and present[item.peer_id].expires_at_s <= item.expires_at_s
+    )
+    if not peers:
         return view
-    peers = frozenset(item.peer_id for item in memory.gone)
     known = kept_with(view, "_without")
     if peers not in known:
         known[peers] = view.without(peers)

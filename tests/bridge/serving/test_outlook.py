@@ -156,3 +156,12 @@ def test_a_server_that_is_known_to_be_gone_fills_no_gap(tmp_path):
     stage = Stage(tmp_path, view(TWIN, dead))
     decision = decided(memory=Memory(gone=(Gone("d", 9.0),)))
     assert stage.outlook.objections(ME, OLD, decision, MOVE, view(TWIN, dead))((0, 1)) is None
+
+
+def test_a_server_that_has_announced_itself_since_it_was_gone_fills_the_gap(tmp_path):
+    dead = ServerRecord("d", MOVE.span, 10.0, expires_at_s=9.0)
+    stage = Stage(tmp_path, view(TWIN, replace(dead, expires_at_s=99.0)))
+    decision = decided(memory=Memory(gone=(Gone("d", 9.0),)))
+    why = stage.outlook.objections(ME, OLD, decision, MOVE, view(TWIN, dead))((0, 1))
+    assert why is not None
+    assert "filled the gap" in why
