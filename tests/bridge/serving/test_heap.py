@@ -31,8 +31,8 @@ def freed_and_trimmed() -> tuple[int, int]:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps other habits")
 def test_what_was_freed_goes_back_to_the_system():
-    code = "from tests.bridge import test_heap; print(*test_heap.freed_and_trimmed())"
-    root = Path(__file__).parents[2]
+    code = "from tests.bridge.serving import test_heap; print(*test_heap.freed_and_trimmed())"
+    root = Path(__file__).parents[3]
     told = subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True)
     before, after = map(int, told.stdout.split())
     assert before - after > 60 * MIB
