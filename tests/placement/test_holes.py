@@ -149,6 +149,15 @@ def test_many_see_one_hole_and_few_go(others, seen_after_s):
     assert at_once <= set(foremost(others))
 
 
+def test_a_swarm_with_many_holes_mends_them_though_no_move_alone_is_worth_its_price():
+    servers = [
+        Server(f"p{place:02d}{twin}", 5, 1.0, Span(place, place + 5), LoadCost(s_per_block=30.0))
+        for place in range(0, 80, 10)
+        for twin in "abc"
+    ]
+    assert play(Swarmlab(), 80, servers).swarm_tps > 0
+
+
 def test_a_server_with_fixed_blocks_is_not_counted_on_to_move():
     # a move of y alone would do most, but its blocks are fixed
     mine, policy = me("b"), Swarmlab(visible_after_s=0.0)

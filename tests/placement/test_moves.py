@@ -76,6 +76,8 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
             if one.state is not ServerState.OFFLINE
         ]
         grain = sum(r * r for r in rates) / sum(rates) if sum(rates) > 0 else 0.0
+        complete = all(n + (block in old) > 0 for block, n in enumerate(seen.committed))
+        toll_tps = price.per_load * grain if complete else 0.0
         served_now = min(plus(serving, old, rate))
         for start in range(view.n_blocks - width + 1):
             new = Span(start, start + width)
@@ -87,7 +89,7 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
             if mean > 0:
                 there, here = (soft_minimum(plus(committed, s, rate), SHARPNESS / mean) for s in (new, old))
                 gain = there - here
-            worth = gain * price.horizon_s - lost_tps * load_s - price.per_load * grain * load_s
+            worth = gain * price.horizon_s - lost_tps * load_s - toll_tps * load_s
             assert options.worth[start] == pytest.approx(worth, rel=1e-6, abs=1e-6 * (1 + mean))
             dropped = [block for block in old if block not in kept and new != old]
             assert options.safe[start] == all(seen.staying[block] > 0 for block in dropped)

@@ -89,10 +89,15 @@ class Moves:
 def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
     """All moves of a server that serves ``old``, priced by the seconds that its own loading takes.
 
+    Where a block would have nobody even after all announced moves, loading is for the gap that is there now: a price
+    on it for the sake of the next one would leave a swarm with many gaps, each of little gain alone, broken for ever.
+
     :param seen: the situation of this server, itself left out
     """
     rate, load = min(server.throughput_tps, seen.cap_tps), server.load
     mean = (float(seen.committed_tps.sum()) + rate * old.length) / len(seen.committed_tps)
+    held = seen.committed > 0
+    held[old.start : old.end] = True
     worth, loaded, safe = loops().price_moves(
         seen.committed_tps,
         seen.serving_tps,
@@ -105,7 +110,7 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
         load.keeps_overlap,
         sharpness(mean, seen.grain_tps),
         price.horizon_s,
-        price.per_load * seen.grain_tps,
+        price.per_load * seen.grain_tps if held.all() else 0.0,
     )
     return Moves(old, worth, loaded, safe, seen, rate)
 
