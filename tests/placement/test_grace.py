@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from swarmlab.placement import grace
+from swarmlab.placement.doubts import has_hole
 from swarmlab.placement.grace import remember
 from swarmlab.placement.memory import Gone, Memory
 from swarmlab.placement.testimony import Answer, Answers
@@ -139,6 +142,24 @@ def test_of_one_that_is_late_only_a_newer_record_is_believed_again():
     renewed = replace(late, expires_at_s=200.0)
     assert grace.without_gone(view(80, A, renewed), memory).servers == (A, renewed)
     assert remember(view(80, A, renewed), memory, grace_s=90.0, own_peer="me").gone == ()
+
+
+@pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.LEFT])
+def test_of_one_that_was_missing_and_gone_the_old_record_is_not_believed_when_it_is_found_again(answer):
+    late = replace(B, expires_at_s=100.0)
+    memory = heard(knowing(A, late), 60, answer, A)
+    assert memory.gone == (Gone("b", 100.0),)
+    again = remember(view(70, A, late), memory, grace_s=90.0, own_peer="me")
+    assert grace.without_gone(view(70, A, late), again).servers == (A,)
+    assert has_hole(SwarmView(8, (A, late), seen_at_s=70.0), again, Span(0, 2))
+    renewed = replace(late, expires_at_s=200.0)
+    assert grace.without_gone(view(80, A, renewed), again).servers == (A, renewed)
+    assert remember(view(101, A), again, grace_s=90.0, own_peer="me").gone == (), "it has lapsed"
+
+
+def test_one_that_was_loading_when_it_was_missing_may_still_come():
+    loading = replace(B, state=ServerState.JOINING, expires_at_s=100.0)
+    assert heard(knowing(A, loading), 60, Answer.LEFT, A).gone == ()
 
 
 def test_a_record_known_to_be_false_that_lapses_is_no_new_doubt():

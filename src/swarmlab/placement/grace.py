@@ -7,6 +7,7 @@ server that is gone need not be believed for so long, if it was asked itself and
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -115,7 +116,7 @@ def _believed(
         found = ()
     for item in found:
         answer = answers.get(item.record.peer_id)
-        if answer is Answer.REFUSED or (answer is Answer.LEFT and not _loads(item.record)):
+        if _denies(answer, item.record):
             continue
         answered = answer in (Answer.SERVES, Answer.LEFT)
         one = replace(item, answered_s=now_s) if answered else item
@@ -127,15 +128,17 @@ def _believed(
     return tuple(kept)
 
 
-def _loads(record: ServerRecord) -> bool:
-    # It was loading its blocks, so that it does not serve them says nothing.
-    return record.state is ServerState.JOINING
+def _denies(answer: Answer | None, record: ServerRecord) -> bool:
+    # Of one that was loading its blocks it says nothing that it does not serve them.
+    left = answer is Answer.LEFT and record.state is not ServerState.JOINING
+    return left or answer is Answer.REFUSED
 
 
 def _gone(
     view: SwarmView, known: tuple[Gone, ...], found: list[Vanished], answers: Mapping[str, Answer]
 ) -> tuple[Gone, ...]:
-    # A record that expires later than the one that was wrong is a new one.
+    # A record that expires later than the one that was wrong is a new one. One that a read lost is noted as well: the
+    # next read may find it again.
     present, cut = _by_peer(view), {item.record.peer_id for item in found}
     gone = {
         item.peer_id: item
@@ -143,13 +146,18 @@ def _gone(
         if item.expires_at_s > view.seen_at_s
         and (item.peer_id not in present or present[item.peer_id].expires_at_s <= item.expires_at_s)
     }
+    for item in found:
+        record = item.record
+        answer = answers.get(record.peer_id) if record.peer_id not in present else None
+        # without a known lifetime nothing could show that a later record is a new one
+        if view.seen_at_s < record.expires_at_s < math.inf and _denies(answer, record):
+            gone[record.peer_id] = Gone(record.peer_id, record.expires_at_s)
     for peer, answer in answers.items():
         shown = present.get(peer)
         if shown is None or shown.state is ServerState.OFFLINE:
             continue
         # of one that was cut, the part that is shown may be what it serves now
-        left = answer is Answer.LEFT and peer not in cut and not _loads(shown)
-        if left or answer is Answer.REFUSED:
+        if _denies(answer, shown) and (answer is Answer.REFUSED or peer not in cut):
             gone[peer] = Gone(peer, shown.expires_at_s)
     return tuple(gone[peer] for peer in sorted(gone))
 
