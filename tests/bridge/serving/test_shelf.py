@@ -109,6 +109,15 @@ def test_handlers_that_die_again_and_again_get_their_successors_later_and_later(
     assert stage.heal(), "a quiet minute makes up for it"
 
 
+def test_a_handler_may_die_again_and_again_for_as_long_as_the_server_lives(stage):
+    stage.shelf._setbacks = 5000
+    stage.heal()
+    since_s = stage.now_s
+    while not stage.heal():
+        stage.now_s += 0.5
+    assert stage.now_s - since_s == module.MAX_PAUSE_S
+
+
 def test_containers_that_do_not_come_up_are_tried_again_and_at_last_the_server_ends(stage):
     stage.comes_up = False
     for _ in range(module.MAX_TRIES - 1):

@@ -20,6 +20,7 @@ logger = get_logger(__name__)
 
 CALM_S = 60.0  # a container that lives that long has been no trouble
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
+MAX_DOUBLINGS = 32
 MAX_TRIES = 6  # containers that do not come up, one after another
 
 
@@ -111,7 +112,8 @@ class Shelf:
         if self._clock() - self._replaced_at_s > CALM_S:
             self._setbacks = 0
             return -math.inf
-        return self._replaced_at_s + min(FIRST_PAUSE_S * 2 ** (self._setbacks - 1), MAX_PAUSE_S)
+        doublings = min(self._setbacks - 1, MAX_DOUBLINGS)
+        return self._replaced_at_s + min(FIRST_PAUSE_S * 2**doublings, MAX_PAUSE_S)
 
     def _replace(self) -> None:
         with self._lock:
