@@ -130,6 +130,8 @@ BAD_STEPS = {
     "another hidden size": (torch.rand(2, 1, HIDDEN + 1), None, None),
     "whole numbers": (torch.ones(2, 1, HIDDEN, dtype=torch.int64), None, None),
     "no tokens axis": (torch.rand(2, HIDDEN), None, None),
+    "no rows": (torch.rand(0, 1, HIDDEN), None, None),
+    "no rows and no tokens": (torch.rand(0, 0, HIDDEN), None, None),
     "another batch size": (torch.rand(3, 1, HIDDEN), None, None),
     "more than max_length": (torch.rand(2, MAX_LENGTH, HIDDEN), None, None),
     "prompts for other blocks": (torch.rand(2, 1, HIDDEN), torch.rand(3, 2, 1, HIDDEN), None),
@@ -153,6 +155,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(fixture, reference
         assert fixture.n_requests == n_requests, name
     hidden = inputs()
     np.testing.assert_array_equal(fixture.session.step(hidden).numpy(), expect(reference, hidden))
+
+
+def test_a_first_step_without_rows_is_refused_too(fixture):
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        fixture.session.step(inputs(3, batch=0))
+    assert fixture.n_requests == 0
 
 
 def test_max_length_must_be_positive():

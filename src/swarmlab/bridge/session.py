@@ -114,7 +114,7 @@ class FaultTolerantSession:
     ) -> torch.Tensor:
         """Run the next tokens through all blocks.
 
-        :param inputs: [batch, tokens, hidden]
+        :param inputs: [batch, tokens, hidden], at least one row; without tokens nothing is done
         :param prompts: deep prompts, added to the first tokens of each block's inputs,
             [blocks, batch or 1, prompt tokens, hidden]
         :param hypo_ids: int64 [batch], the cache row that each row continues (beam search)
@@ -180,6 +180,8 @@ class FaultTolerantSession:
                 f"got {inputs.dtype} {tuple(inputs.shape)}"
             )
         batch, n_tokens = inputs.shape[:2]
+        if batch == 0:
+            raise ValueError(f"the batch size must be 1 or more, got inputs {tuple(inputs.shape)}")
         if self.position and batch != self._flow.session.batch_size:
             raise ValueError(
                 f"the session began with batch size {self._flow.session.batch_size}, got {batch}"
