@@ -26,7 +26,10 @@ def sharpness(mean_tps: float, grain_tps: float) -> float:
 
 
 def beta_of(values: Floats) -> float:
-    """The sharpness in 1/(tokens/s): 30 over the mean throughput; 0 in a swarm without any."""
+    """1/(tokens/s), ``SHARPNESS`` over the mean throughput; 0 in a swarm without any.
+
+    For the search for a layout of a small swarm (``optimum.py``); single moves are weighed with ``sharpness``.
+    """
     mean = float(values.mean())
     return SHARPNESS / mean if mean > 0 else 0.0
 
@@ -45,9 +48,3 @@ def utilities(values: Floats, rate_tps: float, width: int, beta: float) -> Float
     # sums, not differences: the blocks outside may need far less than those inside
     total = before[: len(inside)] + after[width:] + np.exp(-beta * rate_tps) * inside
     return floor - np.log(total / len(values)) / beta
-
-
-def utility(values: Floats, beta: float) -> float:
-    """The soft minimum of the throughputs as they are."""
-    floor = float(values.min())
-    return floor - float(np.log(np.exp(-beta * (values - floor)).mean())) / beta
