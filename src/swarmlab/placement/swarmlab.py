@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from swarmlab.types import ServerRecord, SwarmView
 
 MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many of them may not be able to move
+FAR_BACK = 20  # servers with so many rivals ahead look again at their ordinary check only
 MAX_DEPARTURES = 64
 TICK_S = 1e-6  # two clock readings this near are the same time
 KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
@@ -206,8 +207,10 @@ class Swarmlab:
         turn_s = min(max(self.confirm_s, known.news_s), self.visible_after_s)
         wait_s = wish.since_s + min(turn, MAX_TURNS) * turn_s - now_s
         if wish.intent is None and wait_s > TICK_S:
+            # far down the queue it need not look before its ordinary check: most likely others fill the gap
+            soon_s = wait_s if turn < FAR_BACK else None
             known = replace(known, wish=wish)
-            return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=wait_s, memory=known)
+            return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=soon_s, memory=known)
         intent = wish.intent or Intent(target, now_s)
         waiting = replace(at_rest, intent=intent, memory=replace(known, wish=replace(wish, intent=intent)))
         unannounced = wish.intent is None and self.visible_after_s > TICK_S

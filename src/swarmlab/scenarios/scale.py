@@ -6,7 +6,7 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -27,6 +27,8 @@ WARM_UP = {
     "s_per_block": 0.0,
 }  # long enough for all loops to be compiled
 RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
+
+Row = dict[str, Any]
 
 
 def build_scale(settings: RunSettings) -> Scale:
@@ -75,15 +77,24 @@ class Scale:
             for arm in self.arms:
                 for repeat in range(self.sim.repeats):
                     progress.begin(scenario, arm)
-                    context = multiprocessing.get_context("spawn")
-                    with ProcessPoolExecutor(1, mp_context=context) as fresh:
-                        row = fresh.submit(measure, settings, arm, self.seed + repeat).result()
+                    row = in_fresh_process(measure, settings, arm, self.seed + repeat)
                     run_dir.history.write("speed", arm, scenario=scenario, repeat=repeat, **row)
                     words = f"{row['wall_s']:.1f} s, {row['rss_bytes'] / 2**20:.0f} MiB"
                     progress.end(scenario, arm, "done", words)
 
 
-def measure(settings: SimSettings, arm: str, seed: int) -> dict[str, Any]:
+def in_fresh_process(function: Callable[..., Row], *args: Any) -> Row:
+    """What ``function`` returns in a process of its own, which does not outlive the call, whatever ends that."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+        try:
+            return fresh.submit(function, *args).result()
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()  # the executor would wait until it is done, which may take an hour
+            raise
+
+
+def measure(settings: SimSettings, arm: str, seed: int) -> Row:
     """Simulate one swarm, and what that took of this process; what it takes to load compiled code is left out."""
     members = churn_members(settings, seed)
     run_world(replace(settings, **WARM_UP), members[:12], arm_of(arm), seed)
