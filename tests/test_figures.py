@@ -12,6 +12,7 @@ from swarmlab.check import judge
 from swarmlab.errors import BadInput
 from swarmlab.figures import draw_run, main, publish
 from swarmlab.judges import failover
+from swarmlab.judges.claims import ROOT
 from swarmlab.record.load import load_run
 from swarmlab.record.published import read_published
 from swarmlab.record.rundir import RunDir
@@ -181,3 +182,15 @@ def test_several_figures_of_one_run_are_named_apart(run_path, monkeypatch):
     assert [path.name for path in draw_run(run_path)] == [
         "failover.png", "failover.pdf", "failover_again.png", "failover_again.pdf",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in (ROOT / "results" / "tables").iterdir() if path.is_dir())
+)
+def test_a_run_of_which_all_that_was_recorded_is_gone_is_bad_input_in_one_line(tmp_path, name, capsys):
+    path = shutil.copytree(ROOT / "results" / "tables" / name, tmp_path / name)
+    shutil.rmtree(path / "tables")
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    (path / "history").mkdir()
+    assert main([str(path)]) == 2

@@ -11,6 +11,7 @@ from PIL import Image
 
 from swarmlab.check import judge
 from swarmlab.errors import BadInput
+from swarmlab.judges.claims import ROOT
 from swarmlab.record.rundir import RunDir
 from swarmlab.report.__main__ import main
 from swarmlab.report.page import write_report
@@ -146,3 +147,25 @@ def test_a_browser_shows_it(page, tmp_path):
     # the figure is really drawn: its orange (petals' colour) is on the page and nowhere else
     orange = np.abs(pixels - (0xD5, 0x5E, 0x00)).max(axis=2) < 12
     assert orange.sum() > 200
+
+
+def test_a_run_of_which_all_that_was_recorded_is_gone_is_bad_input_in_one_line(tmp_path, capsys):
+    path = stored(tmp_path)
+    for folder in ("history", "tables"):
+        shutil.rmtree(path / folder)
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (path / "report.html").exists()
+
+
+def test_a_damaged_row_is_bad_input_in_one_line(tmp_path, capsys):
+    path = stored(tmp_path)
+    with (path / "history" / "reloads.jsonl").open("a") as file:
+        file.write('{"t": 1.0, "server": "a", "out_of_service_s": "soon"}\n')
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_page_of_a_published_run_stays_out_of_git():
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "report.html" in ignored

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 def figures_of(run: Run) -> dict[str, Any]:
     """Suffix of the name ("" for the main figure) to figure of matplotlib.
 
-    :raises BadInput: if the run was not judged, shows nothing, is damaged, or its experiment has no figure
+    :raises BadInput: if the run was not judged, shows nothing, is damaged or all that was recorded is gone, or its
+        experiment has no figure
     """
     where, judging = str(run.path), drawing_judge(run)
     try:
         summary = run.summary()
         if not summary or not summary["scenarios"]:
             raise BadInput("run_dir", where, "a run that was judged: python -m swarmlab.check RUN_DIR")
+        if not set(run.kinds) & set(judging.FIGURE_KINDS):
+            raise BadInput("run_dir", where, "a run with its history/, or with the tables/ made from it")
         drawn = judging.draw(run, summary)
     except DamagedRun as error:
         raise BadInput("run_dir", where, f"an undamaged run; {error}") from error

@@ -11,6 +11,7 @@ from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import view_figure
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
+from swarmlab.record.load import DamagedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,5 +60,7 @@ def table(summary: Mapping[str, Any]) -> Table:
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     """The throughput of every block as seen and as it was, and the reloads that follow."""
     del summary
-    reloads = [row for row in run.history("reloads") if row["scenario"] == SHOWN]
-    return view_figure(run.history("blocks"), reloads, run.info)
+    blocks, reloads = run.history("blocks"), run.history("reloads")
+    if not blocks:
+        raise DamagedRun("history/blocks.jsonl has no rows")
+    return view_figure(blocks, [row for row in reloads if row["scenario"] == SHOWN], run.info)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from swarmlab.analysis.claims_tables import command_of
 from swarmlab.analysis.plots.look import world_words
-from swarmlab.analysis.timeline import KINDS, timeline
+from swarmlab.analysis.timeline import KINDS, Event, timeline
 from swarmlab.errors import BadInput
 from swarmlab.judges.drawing import figures_of
 from swarmlab.judges.registry import judge_of
@@ -73,14 +73,16 @@ def render(run: Run, folder: Path) -> str:
     """The page.
 
     :param folder: where it will lie; links to the run's files start there
-    :raises BadInput: if the run was not judged
+    :raises BadInput: if the run was not judged, or all that was recorded is gone
     :raises DamagedRun: if its history cannot be read
     """
     summary = run.summary()
     if summary is None:
         raise BadInput("run_dir", str(run.path), "a run that was judged: python -m swarmlab.check RUN_DIR")
+    if not run.is_raw and not run.kinds:
+        raise BadInput("run_dir", str(run.path), "a run with its history/, or with the tables/ made from it")
     judging = judge_of(run.info["exp"])
-    events = timeline({kind: run.history(kind) for kind in KINDS})
+    events = _events(run)
     figures, no_figure = _figures(run)
     texts = [plain(table) for table in judging.texts(run)] if hasattr(judging, "texts") else []
     environment = jinja2.Environment(
@@ -95,6 +97,14 @@ def render(run: Run, folder: Path) -> str:
         config=yaml.safe_dump(run.config, sort_keys=False, allow_unicode=True) if run.config else "",
         files=_files(run.path, folder),
     )  # fmt: skip
+
+
+def _events(run: Run) -> list[Event]:
+    history = {kind: run.history(kind) for kind in KINDS}
+    try:
+        return timeline(history)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedRun(f"a row of {', '.join(KINDS)} is damaged: {error}") from error
 
 
 def plain(table: Table) -> Grid:
