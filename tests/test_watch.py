@@ -85,3 +85,33 @@ def test_a_model_that_is_not_clear_is_bad_input_and_those_known_are_named(announ
     with pytest.raises(BadInput) as refused:
         watch._model(lambda: announced, prefix, None)
     assert all(name in str(refused.value) for name in announced)
+
+
+def test_a_damaged_row_is_left_out_and_counted(run_dir, capsys):
+    with (run_dir.path / "history" / "decisions.jsonl").open("a") as file:
+        file.write('{"t": 1.0, "arm": "petals", "server": "a"}\n{"t": "soon", "moved": true}\n')
+    run_dir.finish("complete")
+    assert watch.main([str(run_dir.path), "--once"]) == 0
+    printed = capsys.readouterr().out
+    assert "damaged rows left out: 2" in printed
+    assert "failovers: 6" in printed
+
+
+@pytest.mark.parametrize("pattern", ["*.jsonl", ""])
+def test_a_run_whose_history_was_removed_is_bad_input(run_dir, capsys, pattern):
+    run_dir.finish("complete")
+    history = run_dir.path / "history"
+    for file in history.glob("*.jsonl"):
+        file.unlink()
+    if not pattern:
+        history.rmdir()
+    assert watch.main([str(run_dir.path), "--once"]) == 2
+    assert "history/" in capsys.readouterr().err
+
+
+def test_a_run_that_has_just_begun_has_no_rows_yet(tmp_path, capsys):
+    begun = RunDir.create(
+        tmp_path / "begun", "failover", config={}, argv=[], overrides=[], seed=0, world="real", arms=[], model={}
+    )  # fmt: skip
+    assert watch.main([str(begun.path), "--once"]) == 0
+    assert "failover" in capsys.readouterr().out

@@ -30,9 +30,11 @@ Look = Callable[[], tuple[Frame, bool]]  # what is to be shown, and whether noth
 def of_run(run_dir: Path) -> Iterator[Look]:
     """A look at a run's history, as far as it is written.
 
-    :raises BadInput: if the folder holds no run
+    :raises BadInput: if the folder holds no run, or one without a history that nobody will write any more
     """
-    load_run(run_dir)
+    run = load_run(run_dir)
+    if not run.is_raw or (run.info.get("status") != "running" and not any(run.path.glob("history/*.jsonl"))):
+        raise BadInput("run_dir", str(run_dir), "the folder of a run with its history/")
     follower, live = Follower(run_dir, KINDS), Live()
 
     def look() -> tuple[Frame, bool]:

@@ -30,3 +30,9 @@ def test_rows_of_all_kinds_come_in_the_order_of_time(tmp_path):
 def test_a_damaged_line_does_not_stop_the_rest(tmp_path):
     append(tmp_path / "history" / "steps.jsonl", 'what\n[3]\n{"t": 3}\n')
     assert Follower(tmp_path, ["steps"]).news() == [("steps", {"t": 3})]
+
+
+def test_a_row_whose_time_is_none_is_no_reason_to_fail(tmp_path):
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "steps.jsonl").write_text('{"t": 1.0}\n{"t": "soon"}\n')
+    assert [row["t"] for _, row in Follower(tmp_path, ["steps"]).news()] == ["soon", 1.0]

@@ -23,6 +23,7 @@ KINDS = (
     "sessions",
     "outcomes",
 )
+DAMAGED = (KeyError, TypeError, ValueError)  # what a row without a column, or with nonsense in it, leads to
 EVENTS = ("faults", "failovers", "decisions", "reloads")
 KEPT_EVENTS = 50
 RATE_S = 10.0  # steps per second are counted over so long
@@ -71,9 +72,17 @@ class Live:
     counts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+    damaged: int = 0
     _swarm_of: str = ""
 
     def take(self, kind: str, row: Mapping[str, Any]) -> None:
+        """A damaged row is counted and left out: what it means for the run is for a judge to say."""
+        try:
+            self._take(kind, row)
+        except DAMAGED:
+            self.damaged += 1
+
+    def _take(self, kind: str, row: Mapping[str, Any]) -> None:
         t = float(row.get("t") or 0.0)
         if t >= self.t:
             self.t, self.arm = t, row.get("arm") or self.arm
@@ -147,6 +156,8 @@ class Live:
                 numbers[words] = str(self.counts[kind])
         if self.outcomes:
             numbers["ended"] = ", ".join(f"{n} {outcome}" for outcome, n in sorted(self.outcomes.items()))
+        if self.damaged:
+            numbers["damaged rows left out"] = str(self.damaged)
         return numbers
 
 

@@ -28,7 +28,7 @@ class Follower:
             if path.exists()
             for row in self._rows(kind, path)
         ]
-        return sorted(found, key=lambda one: one[1].get("t") or 0.0)
+        return sorted(found, key=lambda one: _time(one[1]))
 
     def _rows(self, kind: str, path: Path) -> Iterator[dict[str, Any]]:
         with path.open("rb") as file:
@@ -43,3 +43,8 @@ class Follower:
                 continue
             if isinstance(row, dict):
                 yield row
+
+
+def _time(row: dict[str, Any]) -> float:
+    t = row.get("t")
+    return float(t) if isinstance(t, (int, float)) else 0.0
