@@ -115,6 +115,11 @@ def server(name, start, end, **more):
         ([EXP, "--config-name=other"], "command line", ["--config-name=other", "--cfg"]),
         ([EXP, "--cfg"], "command line", ["'--cfg'", "job or hydra or all"]),
         ([EXP, "--cfg", "nope"], "command line", ["'--cfg'", "job or hydra or all"]),
+        (
+            [EXP, "swarmlab.horizon_s=-1"],
+            "swarmlab.horizon_s",
+            ["'-1'", "a setting that exists", "rebalance"],
+        ),
         ([EXP, "seed=x", "--cfg", "job"], "seed", ["'x'", "a whole number"]),
         ([EXP, "=3"], "command line", ["'=3'", "name=value"]),
         ([EXP, "~=3"], "command line", ["'~=3'", "name=value"]),
@@ -365,6 +370,32 @@ def test_a_signal_interrupts_the_run_and_the_whole_multirun(command, monkeypatch
     assert (info["status"], info["reason"]) == ("interrupted", number.name)
     assert (told[0]["status"], told[0]["reason"]) == ("interrupted", number.name), "said before the teardown"
     assert str(path) in result.out
+
+
+def test_ctrl_c_while_modules_are_imported_costs_one_line(tmp_path):
+    """hydra is replaced by a module whose import goes on until it is interrupted."""
+    (tmp_path / "hydra.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "swarmlab.run", EXP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, error) == (130, "swarmlab: interrupted\n")
+
+
+def test_ctrl_c_before_the_run_costs_one_line(command, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "build", interrupt)
+    result = command(EXP)
+    assert (result.code, result.err) == (130, "swarmlab: interrupted\n")
 
 
 def test_a_signal_that_was_ignored_stays_ignored(command, monkeypatch):

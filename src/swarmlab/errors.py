@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from typing import NoReturn
 
 EXIT_BAD_INPUT = 2
+INTERRUPTED = "swarmlab: interrupted\n"
 
 
 class BadInput(ValueError):
@@ -40,3 +43,19 @@ def refuse(error: Exception | str) -> int:
     """
     sys.stderr.write(f"swarmlab: {' '.join(str(error).split())}\n")
     return EXIT_BAD_INPUT
+
+
+def leaving_on_ctrl_c() -> None:
+    """Until somebody sets another handler, Ctrl-C ends this process at once, unless whoever started it has it ignored.
+
+    For the seconds in which only modules are imported: there is nothing to clean up, and a ``KeyboardInterrupt`` in the
+    middle of a library's import is a long traceback, or is taken by it for a failed import.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave)
+
+
+def leave(number: int, _frame: object) -> NoReturn:
+    """Handler of a signal: one line, and the exit code that a shell gives."""
+    os.write(2, INTERRUPTED.encode())  # a buffered stream may be in the middle of a write
+    os._exit(128 + number)

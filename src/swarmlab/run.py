@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import signal
 import sys
+
+if __name__ == "__main__":  # what is imported below takes seconds, in which Ctrl-C is to cost one line, too
+    from swarmlab.errors import leaving_on_ctrl_c
+
+    leaving_on_ctrl_c()
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +26,7 @@ from omegaconf import DictConfig
 
 from swarmlab import check
 from swarmlab import settings as run_settings
-from swarmlab.errors import EXIT_BAD_INPUT, BadInput, SwarmFailed, refuse
+from swarmlab.errors import EXIT_BAD_INPUT, INTERRUPTED, BadInput, SwarmFailed, leave, refuse
 from swarmlab.figures import draw_run
 from swarmlab.health.device_name import device_name
 from swarmlab.judges.registry import judge_of
@@ -154,6 +160,8 @@ def _signal_of(leaving: BaseException) -> signal.Signals:
 
 def main() -> None:
     """Check the command line first, so that bad input costs one line, then hand over to Hydra."""
+    if signal.getsignal(signal.SIGINT) is leave:  # everything is imported
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = run_settings.spelled_out(sys.argv[1:])
     # Hydra wants its flag before the overrides
     sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)
@@ -165,6 +173,7 @@ def main() -> None:
     except BadInput as error:
         sys.exit(refuse(error))
     except KeyboardInterrupt:
+        sys.stderr.write(INTERRUPTED)
         sys.exit(128 + signal.SIGINT)
 
 

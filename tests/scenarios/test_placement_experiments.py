@@ -181,3 +181,11 @@ def test_sizes_are_measured_each_in_a_process_of_its_own(tmp_path):
 def test_impossible_sizes_are_refused(sizes):
     with pytest.raises(BadInput, match=r"scale\.sizes"):
         load(["+exp=scale", f"scale.sizes={sizes}"])
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "servers"), [("[swept]", "20"), ("[few,complete]", "20 or 60"), ("default", "60")]
+)
+def test_as_many_servers_are_announced_as_are_simulated(scenarios, servers):
+    settings, _ = load(["+exp=churn", f"scenarios={scenarios}"])
+    assert build(settings).describe().startswith(f"{servers} simulated servers, ")

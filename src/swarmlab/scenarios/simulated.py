@@ -54,8 +54,9 @@ class SimulatedSwarm:
     def describe(self) -> str:
         sim = self.sim
         minutes = self.n_units * sim.duration_s / 3600 * CPU_S_PER_HOUR / 60
+        sizes = sorted({changes.get("n_servers", sim.n_servers) for changes in self.variants.values()})
         return (
-            f"{sim.n_servers} simulated servers, {sim.n_blocks} blocks, {sim.duration_s / 3600:g} h\n"
+            f"{' or '.join(map(str, sizes))} simulated servers, {sim.n_blocks} blocks, {sim.duration_s / 3600:g} h\n"
             f"{len(self.variants)} scenarios ({', '.join(self.variants)}), {sim.repeats} population(s)\n"
             f"arms: {', '.join(self.arms)}; {OPTIMAL} is the bound\n"
             f"about {max(1, round(minutes))} minute(s)"

@@ -60,9 +60,8 @@ def in_our_words(error: Exception, overrides: Sequence[str]) -> BadInput:
     chain = [error, error.__cause__]
     key = next((one.full_key for one in chain if isinstance(one, OmegaConfBaseException)), None)
     if key:
-        given = [one.partition("=") for one in overrides]
-        value = next((value for name, _, value in reversed(given) if name.lstrip("+~") == key), None)
-        return BadInput(key, value, _takes(key))
+        name, value = _given(key, overrides)
+        return BadInput(name, value, _takes(name))
     parsing = next((one for one in chain if isinstance(one, OverrideParseException)), None)
     if parsing is not None:
         return BadInput("command line", parsing.override, NAME_VALUE)
@@ -70,6 +69,17 @@ def in_our_words(error: Exception, overrides: Sequence[str]) -> BadInput:
     if several:
         return BadInput(several[1].lstrip("+~"), several[2], "one value; several make a run each, with -m")
     return BadInput("command line", " ".join(overrides), _first_lines(error))
+
+
+def _given(key: str, overrides: Sequence[str]) -> tuple[str, str | None]:
+    """The setting that was given last for this key, or below it, and its value; the key itself if there is none.
+
+    OmegaConf names no more than the first part of ``nonsense.name=value`` that it does not know.
+    """
+    given = [(one.partition("=")[0].lstrip("+~"), one.partition("=")[2]) for one in reversed(overrides)]
+    exact = next((one for one in given if one[0] == key), None)
+    below = next((one for one in given if one[0].startswith(f"{key}.")), None)
+    return exact or below or (key, None)
 
 
 def _first_lines(error: Exception) -> str:
