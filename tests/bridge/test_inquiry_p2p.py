@@ -26,7 +26,7 @@ from swarmlab.placement.testimony import Answer  # noqa: E402
 from swarmlab.types import Span  # noqa: E402
 
 pytestmark = pytest.mark.swarm
-LIMITS = Limits(answer_s=2.0)
+LIMITS = Limits(answer_s=2.0, replace_s=0.2)
 
 
 class TransformerConnectionHandler(ServicerBase):

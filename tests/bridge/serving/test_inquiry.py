@@ -24,7 +24,7 @@ from swarmlab.types import Span  # noqa: E402
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 SPAN = Span(2, 6)
-QUICK = Limits(answer_s=0.1, knocks=2, pause_s=0.0, knock_s=0.2)
+QUICK = Limits(answer_s=0.1, knocks=2, pause_s=0.0, knock_s=0.2, replace_s=0.0)
 NO_HANDLER = "failed to negotiate protocol: protocols not supported: [TransformerConnectionHandler.rpc_info]"
 
 
@@ -74,6 +74,17 @@ def test_one_that_is_there_without_its_blocks_has_left_them(monkeypatch, error):
     assert asked(monkeypatch, "yes", error)[0] is Answer.LEFT
 
 
+def test_one_whose_handlers_are_just_being_replaced_serves(monkeypatch):
+    no_handler = P2PDaemonError(NO_HANDLER)
+    assert asked(monkeypatch, no_handler, no_handler, "yes")[0] is Answer.SERVES
+
+
+def test_one_that_was_without_handlers_once_and_then_not_reached_has_not_left(monkeypatch):
+    broken = P2PDaemonError("failed to negotiate protocol: stream reset")
+    for first, second in ((broken, P2PDaemonError(NO_HANDLER)), (P2PDaemonError(NO_HANDLER), broken)):
+        assert asked(monkeypatch, first, first, second)[0] is Answer.SILENT
+
+
 def test_one_that_does_not_answer_in_time_is_silent_not_gone(monkeypatch):
     assert asked(monkeypatch, None)[0] is Answer.SILENT
 
@@ -116,3 +127,12 @@ def test_only_addresses_that_mean_this_server_count():
         ("2001:4860:4860::8888", 6)
     ]
     assert doors_in(str(failed_to_dial(*lines[:2], relay))) == []
+
+
+@pytest.mark.parametrize("kind", ["dns", "dns4", "dns6", "dnsaddr"])
+def test_a_server_with_a_name_is_elsewhere_not_at_this_machine(monkeypatch, kind):
+    name = f"[/{kind}/server.example/tcp/31337] no such host"
+    with door(open_=False) as port:
+        error = failed_to_dial(f"[/ip4/127.0.0.1/tcp/{port}] connect: connection refused", name)
+        assert asked(monkeypatch, error)[0] is Answer.SILENT
+    assert doors_in(str(failed_to_dial("[/ip4/8.8.8.8/tcp/3] x", name))) == [("8.8.8.8", 3)]

@@ -26,11 +26,12 @@ ANSWER_S = 5.0  # seconds; a server that takes longer is silent; petals waits as
 KNOCKS, PAUSE_S = 3, 0.25  # nobody listens there if a machine says so each of so many times, so far apart
 KNOCK_S = 2.0
 TRIES = 2
+REPLACE_S = 2.0  # within which new handlers take the place of dead ones
 
 # libp2p's daemon, in the text of its error: a peer that has no such handlers, and each address that it tried
 NO_HANDLER = re.compile(r"protocols? not supported")
 NO_CONNECTION = "failed to dial"
-ADDRESS = re.compile(r"\[(/ip[46]/\S+)\]")
+ADDRESS = re.compile(r"\[(/(?:ip[46]|dns[46]?|dnsaddr)/\S+)\]")
 TCP = re.compile(r"/ip[46]/([^/]+)/tcp/(\d+)$")
 
 
@@ -42,6 +43,7 @@ class Limits:
     knocks: int = KNOCKS
     pause_s: float = PAUSE_S
     knock_s: float = KNOCK_S
+    replace_s: float = REPLACE_S
 
 
 async def ask_all(
@@ -61,23 +63,25 @@ async def ask_all(
 
 
 async def _ask(p2p: Any, peer: str, span: Span, prefix: str, limits: Limits) -> Answer:
-    answer = Answer.SILENT
-    for _ in range(TRIES):
+    n_without_handlers = 0
+    for left in reversed(range(TRIES)):
         try:
             await asyncio.wait_for(_has_blocks(p2p, peer, span, prefix), limits.answer_s)
             return Answer.SERVES
         except P2PHandlerError:
             return Answer.LEFT  # its handler says that it has no such block
         except P2PDaemonError as error:
-            if NO_HANDLER.search(str(error)):
-                return Answer.LEFT
             if NO_CONNECTION in str(error):
                 return await _knock(doors_in(str(error)), limits)
-            # an old connection broke: another try shows whether there can be a new one
-            await asyncio.sleep(limits.pause_s)
+            # an old connection broke, or there are no handlers: another try shows whether there can be a new one, or
+            # whether they were just being replaced
+            without_handlers = bool(NO_HANDLER.search(str(error)))
+            n_without_handlers += without_handlers
+            if left:
+                await asyncio.sleep(limits.replace_s if without_handlers else limits.pause_s)
         except Exception:  # noqa: BLE001 - no answer in time, or a name that is none: nothing is known of it
-            return answer
-    return answer
+            return Answer.SILENT
+    return Answer.LEFT if n_without_handlers == TRIES else Answer.SILENT
 
 
 async def _has_blocks(p2p: Any, peer: str, span: Span, prefix: str) -> None:
@@ -105,7 +109,7 @@ def doors_in(text: str) -> list[tuple[str, int]]:
     """Hosts and ports that tell whether a server is there, from the daemon's error about all addresses it tried.
 
     Those that mean the same everywhere, if there are any. Otherwise those of the local network, then this machine's
-    own; but none if the server has addresses on which one cannot knock (relays, QUIC).
+    own; but none if the server has addresses on which one does not knock (relays, QUIC, names).
     """
     addresses = ADDRESS.findall(text)
     found = [match for address in addresses if (match := TCP.match(address))]
