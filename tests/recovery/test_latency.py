@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from swarmlab.recovery.latency import KnownLatencies, ReplyLatency
+from swarmlab.recovery.latency import FORGET_S, KnownLatencies, ReplyLatency
 from swarmlab.recovery.settings import RecoverySettings
 
 SETTINGS = RecoverySettings()
@@ -129,8 +129,41 @@ def test_after_each_server_that_was_slow_but_there_the_next_has_more_time_until_
 
 def test_the_next_server_has_as_much_time_whatever_is_known_of_it():
     known, fast, asked = KnownLatencies(), latency_of([(0.01, 0)]), ReplyLatency(SETTINGS)
-    known.observed("fast", fast)
+    known.observed("fast", fast, 0.0)
     asked.gave_up()
     for peer in ("fast", "unknown"):
-        assert known.to_begin_with(peer, asked).give_up_after_s(0) > fast.give_up_after_s(0)
-    assert known.to_begin_with("fast", ReplyLatency(SETTINGS)).give_up_after_s(0) == fast.give_up_after_s(0)
+        assert known.to_begin_with(peer, asked, 0.0).give_up_after_s(0) > fast.give_up_after_s(0)
+    begun = known.to_begin_with("fast", ReplyLatency(SETTINGS), 0.0)
+    assert begun.give_up_after_s(0) == fast.give_up_after_s(0)
+
+
+def knowing(**step_s: float) -> KnownLatencies:
+    known = KnownLatencies()
+    for peer, seconds_ in step_s.items():
+        known.observed(peer, latency_of([(seconds_, 0)]), 0.0)
+    return known
+
+
+def suspected_after_s(known: KnownLatencies, peer: str, now_s: float = 0.0) -> float:
+    return known.to_begin_with(peer, ReplyLatency(SETTINGS), now_s).suspect_after_s(0)
+
+
+def test_one_slow_server_does_not_make_the_client_wait_longer_for_others():
+    assert suspected_after_s(knowing(slow=2.0), "other") == SETTINGS.first_reply_s
+    known = knowing(slow=2.0, usual=0.1, fast=0.01)
+    assert suspected_after_s(known, "other") == SETTINGS.suspect_factor * 0.1
+    assert suspected_after_s(known, "slow") == SETTINGS.suspect_factor * 2.0, "it was slow itself"
+
+
+@given(st.lists(seconds, max_size=9))
+def test_a_server_that_nobody_knows_is_probed_no_later_than_a_first_one(step_s):
+    known = knowing(**{f"p{i}": one for i, one in enumerate(step_s)})
+    assert suspected_after_s(known, "other") <= SETTINGS.first_reply_s
+
+
+def test_what_was_seen_of_a_server_is_forgotten_after_a_while():
+    known = knowing(slow=2.0, fast=0.01)
+    known.observed("fast", latency_of([(0.01, 0)]), FORGET_S)
+    assert suspected_after_s(known, "slow", FORGET_S) == SETTINGS.suspect_factor * 2.0
+    assert suspected_after_s(known, "slow", FORGET_S + 1) == SETTINGS.suspect_floor_s
+    assert len(known) == 1

@@ -13,6 +13,7 @@ from swarmlab.recovery.settings import RecoverySettings
 
 _WEIGHT = 0.2  # of the newest observation in the moving averages
 _MOST_DOUBLINGS = 3  # of the hard limit
+FORGET_S = 600.0  # what was seen of a server so long ago says nothing of it, or of others, now
 
 
 class ReplyLatency:
@@ -103,27 +104,49 @@ class ReplyLatency:
 
 class KnownLatencies:
     """What the sessions of one client have seen of servers' replies, so that a new session need not wait for a hung
-    server as long as for one of which nothing is known.
+    server as long as for one of which nothing is known. Times are in seconds of the client's clock.
     """
 
     def __init__(self) -> None:
-        self._of_peer: dict[str, ReplyLatency] = {}
+        self._of_peer: dict[
+            str, tuple[float, ReplyLatency]
+        ] = {}  # with the time of the last reply, oldest first
 
-    def observed(self, peer_id: str, latency: ReplyLatency) -> None:
+    def __len__(self) -> int:
+        return len(self._of_peer)
+
+    def observed(self, peer_id: str, latency: ReplyLatency, now_s: float) -> None:
         """A span at that server has these averages now."""
-        self._of_peer[peer_id] = latency.copy()
+        self._of_peer.pop(peer_id, None)
+        self._of_peer[peer_id] = (now_s, latency.copy())
+        self._forget(now_s)
 
-    def to_begin_with(self, peer_id: str, before: ReplyLatency) -> ReplyLatency:
+    def to_begin_with(self, peer_id: str, before: ReplyLatency, now_s: float) -> ReplyLatency:
         """For a span that is opened at a server: as it was at the server before; if it has not taken a step yet, as
-        other sessions found this server, or else the slowest that is known. As patient as before in any case.
+        other sessions found this server, or else as the middle one of those that are known, unless that would be to
+        wait longer than for a first reply. As patient as before in any case.
         """
+        self._forget(now_s)
         if before.step_s is not None:
             return before.copy()
-        known = self._of_peer.get(peer_id)
+        _, known = self._of_peer.get(peer_id, (now_s, None))
         if known is None:
-            slowest = (one for one in self._of_peer.values() if one.step_s is not None)
-            known = max(slowest, key=lambda one: one.step_s or 0.0, default=before)
+            known = self._middle() or before
+            if known.suspect_after_s(0) > before.suspect_after_s(0):
+                known = before
         return known.copy().as_patient_as(before)
+
+    def _middle(self) -> ReplyLatency | None:
+        stepped = [one for _, one in self._of_peer.values() if one.step_s is not None]
+        return (
+            sorted(stepped, key=lambda one: one.step_s or 0.0)[(len(stepped) - 1) // 2] if stepped else None
+        )
+
+    def _forget(self, now_s: float) -> None:
+        for peer_id, (seen_s, _) in list(self._of_peer.items()):
+            if seen_s >= now_s - FORGET_S:
+                break
+            del self._of_peer[peer_id]
 
 
 def _blend(mean: float | None, value: float) -> float:

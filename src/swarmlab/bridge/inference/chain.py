@@ -114,7 +114,7 @@ class Session:
         outputs = read_outputs(reply, payload.inputs, stream.peer_id, link.span)
         peer_id = stream.peer_id.to_base58()
         self.router.praise(peer_id, asked_at_s)
-        self.router.latencies.observed(peer_id, link.latency)
+        self.router.latencies.observed(peer_id, link.latency, time.monotonic())
         return outputs
 
     async def replay(self, link: Link, n_steps: int, fed_steps: int = 0) -> torch.Tensor:

@@ -194,9 +194,9 @@ async def _connect(
 def _opened(
     session: Session, hops: tuple[Hop, ...], opening: Sequence[asyncio.Future], lost: Link
 ) -> list[Link]:
-    known = session.router.latencies
+    known, now_s = session.router.latencies, time.monotonic()
     return [
-        Link(hop.span, SpanHistory(), known.to_begin_with(hop.peer_id, lost.latency), task.result())
+        Link(hop.span, SpanHistory(), known.to_begin_with(hop.peer_id, lost.latency, now_s), task.result())
         for hop, task in zip(hops, opening, strict=True)
         if task.done() and not task.cancelled() and task.exception() is None
     ]

@@ -185,7 +185,7 @@ class Standbys:
         return Link(
             link.span,
             SpanHistory(),
-            session.router.latencies.to_begin_with(hop.peer_id, link.latency),
+            session.router.latencies.to_begin_with(hop.peer_id, link.latency, time.monotonic()),
             stream,
         )
 
