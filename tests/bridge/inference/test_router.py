@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -44,13 +45,15 @@ class Dht:
         self.n_reads = 0
         self.pinged: list[list[PeerID]] = []
         self.error: Exception | None = None
-        self.answers, self.delay_s = True, 0.0
+        self.answers, self.pongs, self.delay_s = True, True, 0.0
 
     async def run_coroutine(self, question: Any, return_future: bool) -> Any:
         assert return_future
         if question.func is ping_parallel:
             (targets,) = question.args
             self.pinged.append(targets)
+            if not self.pongs:
+                await asyncio.Event().wait()
             return {peer: self.rtt_s.get(peer, math.inf) for peer in targets}
         self.n_reads += 1
         if self.error is not None:
@@ -484,6 +487,23 @@ def test_near_servers_are_preferred_and_unreachable_ones_pinged_again(play):
         assert fixture.dht.pinged[1:] == [[A]]
 
     play(script)
+
+
+def test_a_ping_that_is_never_answered_does_not_end_all_later_ones(play, caplog):
+    async def script(fixture: Fixture) -> None:
+        fixture.dht.servers = {A: 1e6, B: 1e6}
+        fixture.dht.pongs = False
+        await fixture.chosen()
+        await asyncio.sleep(SETTINGS.view_max_age_s + 1)
+        fixture.dht.pongs, fixture.dht.rtt_s = True, {A: 0.5, B: 0.001}
+        await fixture.chosen()
+        await asyncio.sleep(1.0)
+        assert len(fixture.dht.pinged) == 2
+        assert await fixture.chosen() == B
+
+    play(script)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 class Stub:

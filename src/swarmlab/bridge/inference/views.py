@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hivemind.p2p import PeerID
 from hivemind.utils import get_dht_time
@@ -20,7 +21,11 @@ from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import SwarmView
 
 _PING_S = 1.0
-_READ_PATIENCE = 3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first
+_READ_PATIENCE = (
+    3  # a read of the DHT goes on this many times ``read_view_s``, for callers after the first; pings too
+)
+
+T = TypeVar("T")
 
 
 class Views:
@@ -68,11 +73,15 @@ class Views:
     def read(self) -> asyncio.Task[SwarmView]:
         """The read that is under way; a new one if there is none."""
         if self._reading is None or self._reading.done():
-            # bounded, or one read that is never answered would keep everybody from starting another
-            longest_s = _READ_PATIENCE * self._settings.read_view_s
-            self._reading = asyncio.create_task(asyncio.wait_for(self._read(), longest_s))
-            self._reading.add_done_callback(_heard)
+            self._reading = self._bounded(self._read())
         return self._reading
+
+    def _bounded(self, question: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Bounded, or one question that is never answered would keep everybody from asking another."""
+        longest_s = _READ_PATIENCE * self._settings.read_view_s
+        task = asyncio.create_task(asyncio.wait_for(question, longest_s))
+        task.add_done_callback(_heard)
+        return task
 
     async def _read(self) -> SwarmView:
         manager, n_blocks = self._manager, len(self._manager)
@@ -84,7 +93,7 @@ class Views:
         peer_ids = [record.peer_id for record in view.serving()]
         unknown = [peer_id for peer_id in peer_ids if math.isinf(self.rtt_s.get(peer_id, math.inf))]
         if unknown and (self._pinging is None or self._pinging.done()):
-            self._pinging = asyncio.create_task(self._ping(unknown))
+            self._pinging = self._bounded(self._ping(unknown))
         return view
 
     def _allowed(self, view: SwarmView) -> SwarmView:
@@ -111,10 +120,10 @@ class Views:
         return await answer
 
 
-def _heard(reading: asyncio.Task[SwarmView]) -> None:
-    """Whoever waits for a read hears of its error; when nobody does, there is the older view."""
-    if not reading.cancelled():
-        reading.exception()
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Whoever waits for it hears of its error; when nobody does, there is what was known before."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _peer(name: str) -> PeerID | None:
