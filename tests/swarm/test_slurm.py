@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from swarmlab.errors import BadInput, SwarmFailed
@@ -22,13 +24,26 @@ ROOT = Path(__file__).resolve().parents[2]
 EXP = ("+exp=failover", "scenarios=[kill_last]")
 
 
-def has_slurm() -> bool:
+@pytest.fixture
+def idle_slurm():
+    """Skips unless there is a Slurm with a machine for us; asked only then, as it may take ten seconds to say no."""
     if shutil.which("sinfo") is None:
-        return False
+        pytest.skip("no Slurm here")
     found = subprocess.run(
         ["sinfo", "--noheader", "--states=idle"], capture_output=True, text=True, check=False
     )
-    return bool(found.stdout.strip())
+    if not found.stdout.strip():
+        pytest.skip(f"no idle Slurm node here: {found.stderr.strip()}")
+
+
+def processes_of(job):
+    """Those that a Slurm job has started and that are still there."""
+    return [one for one in psutil.process_iter() if job_of(one) == job]
+
+
+def job_of(process):
+    with suppress(psutil.Error):
+        return process.environ().get("SLURM_JOB_ID")
 
 
 def run_script(script, folder, **env):
@@ -220,7 +235,7 @@ def test_one_that_joins_too_late_does_not_wait_for_what_is_over(monkeypatch, tmp
 @pytest.mark.swarm
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not has_slurm(), reason="no idle Slurm node here")
+@pytest.mark.usefixtures("idle_slurm")
 def test_a_job_runs_the_experiment_and_leaves_nothing(tmp_path, tiny_model):
     overrides = (
         *EXP,
@@ -239,3 +254,4 @@ def test_a_job_runs_the_experiment_and_leaves_nothing(tmp_path, tiny_model):
     summary = json.loads((tmp_path / "runs/failover/latest/summary.json").read_text())
     assert summary["arms"]["swarmlab"]["outcome"] == "identical"
     assert not Path(f"/tmp/swarmlab-job-{number}").exists()
+    assert processes_of(number) == []
