@@ -215,3 +215,12 @@ def ydata(line):
 def test_no_two_placement_arms_look_alike(aspect):
     looks = [getattr(style, aspect) for style in PLACEMENT_STYLES.values()]
     assert len(set(looks)) == len(looks)
+
+
+def test_a_cell_of_a_sweep_is_titled_by_its_settings(history):
+    found = {"balance": [{**row, "scenario": "swept"} for row in history["balance"]]}
+    summary = measure(found, warm_up_s=60.0, sample_every_s=60.0)
+    overrides = ["+exp=churn", "sim.lifetime_min_s=3600", "sim.s_per_block=27"]
+    info = {"seed": 0, "id": "x", "world": "simulated", "overrides": overrides}
+    figure = balance_figure(found, summary, info)
+    assert figure.axes[0].get_title(loc="left") == "2 servers, 1 h lifetimes, 27 s per block"

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.patches import Rectangle
 
 from swarmlab.analysis.plots.rebalance import rebalance_figures
-from swarmlab.analysis.rebalance import measure, measure_moves, parts
+from swarmlab.analysis.rebalance import TIMELINE, measure, measure_moves, parts
 from swarmlab.analysis.rebalance_tables import load_table, moves_table
 from tests.analysis.rebalance_rows import INFO, Story, both_arms
 
@@ -163,3 +164,26 @@ def test_a_run_of_the_slow_disk_alone_has_one_figure():
     arms, scenarios = measure(story.rows)
     assert arms == {}
     assert set(rebalance_figures(story.rows, {"arms": arms, "scenarios": scenarios}, INFO)) == {""}
+
+
+def panels(figure_name, story):
+    arms, scenarios = measure(story.rows)
+    return rebalance_figures(story.rows, {"arms": arms, "scenarios": scenarios}, INFO)[figure_name].axes
+
+
+def test_where_nobody_serves_is_hatched_as_high_as_the_panel_though_clients_got_nothing():
+    story = both_arms()
+    for row in story.rows["balance"]:
+        row["delivered_tps"] = 0.0 if row["arm"] == "petals" else 100.0
+    gap = TIMELINE.index("gap")
+    axes = panels("clients", story)[gap]
+    (hatched,) = axes.collections
+    assert hatched.get_hatch() == "////"
+    shown = hatched.get_datalim(axes.transAxes)
+    assert (shown.y0, shown.y1) == (pytest.approx(0.0), pytest.approx(1.0)), "of the panel"
+
+
+def test_a_bar_that_begins_before_everything_else_is_not_cut_off():
+    story = both_arms().scenario("petals", "gap").move((0, 8), (4, 12), out_s=60.0)
+    for axes in panels("", story):
+        assert all(bar.get_x() > axes.get_xlim()[0] for bar in axes.patches if isinstance(bar, Rectangle))

@@ -62,3 +62,13 @@ def test_the_figure_shows_each_size_as_a_day():
     assert np.array_equal(line.get_ydata(), [24.0, 240.0])
     assert left.get_xscale() == left.get_yscale() == right.get_xscale() == "log"
     assert right.get_ylim()[0] == 0.0, "memory differs by less than a factor of two"
+
+
+def test_the_figure_names_the_goals_and_how_often_was_measured():
+    arms, scenarios = measure([row(100, 1.0), row(1000, 10.0), row(1000, 12.0, repeat=1)])
+    figure = scale_figure({"arms": arms, "scenarios": scenarios}, INFO)
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert "goals: 60 s and 900 s" in {text.get_text() for text in legend.get_texts()}
+    assert not figure.axes[0].texts, "words beside the goals lie on the curves or run over the frame"
+    assert "n = 1 or 2" in figure.texts[-1].get_text()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from swarmlab.analysis.plots.soak import draw_client
 from swarmlab.analysis.soak import (
     Evidence,
     Trace,
@@ -225,3 +227,12 @@ def test_all_of_it_together():
     assert (found["all_stalls"], found["all_stall_s_p50"], found["all_stall_s_max"]) == (5, 1.0, 2.5)
     assert (found["false_alarms"], found["false_alarms_per_1000_steps"]) == (1, pytest.approx(1000 / 300))
     assert found["steps_per_s"] == 50
+
+
+def test_the_longest_stall_does_not_touch_the_frame():
+    history = {"sessions": [session(1)], "steps": [step(1, 0.01, t=1.0), step(2, 3.0, t=2.0)]}
+    axes = Figure().subplots()
+    draw_client(axes, Evidence(history), "swarmlab", 0)
+    axes.get_ylim()  # limits are reckoned when somebody asks
+    _, top = axes.transLimits.transform(axes.transScale.transform((0, 3.0)))
+    assert top < 0.95, "of the height: a marker is a few percent of it"

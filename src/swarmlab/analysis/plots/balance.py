@@ -32,6 +32,11 @@ TITLES = {
     "few": "records are complete",
     "few_lapses": "each server is unseen for a minute, once an hour",
 }
+SWEPT = "swept"  # of +exp=churn: its settings are those of the command line
+SWEPT_SETTINGS = {
+    "sim.lifetime_min_s": ("{:g} h lifetimes", 3600.0),
+    "sim.s_per_block": ("{:g} s per block", 1.0),
+}
 
 
 def balance_figure(
@@ -59,7 +64,7 @@ def balance_figure(
             tops.setdefault(size, axes)
             for arm in ordered:
                 _draw_arm(axes, arm, found[scenario, arm, 0])
-            axes.set_title(_title(scenario, reference.balance), loc="left")
+            axes.set_title(_title(scenario, reference.balance, info), loc="left")
             axes.tick_params(labelbottom=False)
             below = figure.add_subplot(grid[3 * row + 1, column], sharex=axes)
             _draw_active(below, reference)
@@ -72,11 +77,22 @@ def balance_figure(
     return figure
 
 
-def _title(scenario: str, samples: list[Row]) -> str:
+def _title(scenario: str, samples: list[Row], info: Mapping[str, Any]) -> str:
     """With the number of servers, where it stays the same once all have come."""
     counts = {row["n_active"] for row in samples[len(samples) // 2 :]}
     size = f"{counts.pop()} servers, " if len(counts) == 1 else ""
-    return size + TITLES.get(scenario, scenario)
+    return size + (_cell_of_a_sweep(info) if scenario == SWEPT else TITLES.get(scenario, scenario))
+
+
+def _cell_of_a_sweep(info: Mapping[str, Any]) -> str:
+    """The settings of this run that others of the sweep have differently."""
+    given = {name: value for name, _, value in (one.partition("=") for one in info.get("overrides", ()))}
+    words = [
+        form.format(float(given[name]) / unit)
+        for name, (form, unit) in SWEPT_SETTINGS.items()
+        if name in given
+    ]
+    return ", ".join(words) or TITLES["few"]
 
 
 def _draw_arm(axes: Axes, arm: str, part: Part) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
 from swarmlab.analysis.plots.rebalance_cost import blocks_figure, cost_figure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from swarmlab.analysis.rebalance import History
 
 Parts = Mapping[tuple[str, str], Part]
+MARGIN = 0.03  # of the time shown, left of the first bar
 TITLES = {
     "records_lost": "records of a server are lost, and come back",
     "gap": "two servers die",
@@ -79,6 +81,10 @@ def _throughput(
         _draw_moves(below, found, scenario, arms)
         for axes in (above, below):
             axes.axvline(0, color="0.3", linewidth=0.8, linestyle=(0, (1, 1)))
+        low, high = below.get_xlim()
+        # a bar that begins on the frame, or left of it, would look cut off
+        first = min((bar.get_x() for bar in below.patches if isinstance(bar, Rectangle)), default=high)
+        below.set_xlim(left=min(low, first - MARGIN * (high - low)))
         above.set_title(TITLES[scenario], loc="left")
         below.set_xlabel(f"seconds since: {EVENT[scenario]}")
     grid[0, 0].set_ylabel("swarm throughput, tokens/s\n(weakest block, of what is announced and alive)")
@@ -170,21 +176,23 @@ def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
     zero_s, rows = zero_of(part), part.samples
     times = [row["t"] - zero_s for row in rows]
     axes.plot(times, [row["delivered_tps"] or 0.0 for row in rows], color=color, linewidth=1.0)
-    most = max((row["delivered_tps"] or 0.0 for row in rows), default=0.0) or 1.0
+    # as high as the panel, whatever clients got: where they got nothing, too
+    across = axes.get_xaxis_transform()
     unserved = [row["swarm_tps"] <= 0 for row in rows]
     axes.fill_between(
-        times,
-        0,
-        most,
-        where=unserved,
-        step="post",
-        facecolor="none",
-        edgecolor="0.7",
-        hatch="////",
-        linewidth=0,
-    )
+        times, 0, 1, where=unserved, step="post", facecolor="none", edgecolor="0.7", hatch="////", linewidth=0,
+        transform=across,
+    )  # fmt: skip
     broken = [row["t"] - zero_s for row in part.rows["sessions"] if row["outcome"] not in ENDED]
-    axes.plot(broken, [most] * len(broken), color="black", marker="|", markersize=9, linestyle="none")
+    axes.plot(
+        broken,
+        [0.9] * len(broken),
+        color="black",
+        marker="|",
+        markersize=9,
+        linestyle="none",
+        transform=across,
+    )
     axes.axvline(0, color="0.3", linewidth=0.8, linestyle=(0, (1, 1)))
     draw_grid(axes)
 

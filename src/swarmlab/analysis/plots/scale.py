@@ -36,12 +36,9 @@ def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
             label = style_of(arm).label + ("" if grown is None else f": grows as n^{grown:.2f}")
             _draw(left, arm, cells, "cpu_s_per_day", label)
             _draw(right, arm, cells, "rss_mib", style_of(arm).label)
-        for size, seconds in GOALS:
-            left.plot([size], [seconds], "_", color="0.2", markersize=18, markeredgewidth=1.5, zorder=1)
-            words = f"goal: {seconds:g} s"
-            left.annotate(
-                words, (size, seconds), (11, 0), textcoords="offset points", va="center", fontsize=SMALL
-            )
+        sizes, seconds = zip(*GOALS, strict=True)
+        words = f"goals: {' and '.join(f'{one:g} s' for one in seconds)}"
+        left.plot(sizes, seconds, "_", color="0.2", markersize=18, markeredgewidth=1.5, zorder=1, label=words)
         left.set_ylabel("CPU seconds for a simulated day (log scale)")
         right.set_ylabel("memory at its largest, MiB")
         left.legend(fontsize=SMALL, loc="upper left")
@@ -52,17 +49,23 @@ def scale_figure(summary: Mapping[str, Any], info: Mapping[str, Any]) -> Figure:
             draw_grid(axes, "both")
         left.set_yscale("log")
         left.yaxis.set_major_formatter(PLAIN)
-        left.set_xlim(right=3 * max(cell["servers"] for of in scenarios.values() for cell in of.values()))
+        left.set_xlim(right=2 * max(cell["servers"] for of in scenarios.values() for cell in of.values()))
         right.set_ylim(bottom=0)
         figure.suptitle("Simulating a swarm: time and memory by its size")
         hours = next(iter(next(iter(scenarios.values())).values()))["simulated_s"] / 3600
         put_caption(
             figure,
-            f"Each point: {hours:g} simulated hours in a process of its own, times 24 / {hours:g} for the day; of "
-            f"several repeats the median. CPU time of one process on one core; other work on the machine still adds to "
-            f"it. Goals: what we set out to reach. {provenance(info)}",
+            f"Each point: n = {_repeats(scenarios)} of {hours:g} simulated hours in a process of its own, times 24 / "
+            f"{hours:g} for the day; of several the median. CPU time of one process on one core; other work on the "
+            f"machine still adds to it. Goals: what we set out to reach. {provenance(info)}",
         )
     return figure
+
+
+def _repeats(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    return " or ".join(
+        map(str, sorted({cell["repeats"] for of in scenarios.values() for cell in of.values()}))
+    )
 
 
 def _draw(axes: Axes, arm: str, cells: list[Mapping[str, Any]], column: str, label: str) -> None:
