@@ -53,7 +53,12 @@ class Machine:
     def _rest(self) -> list[str]:
         self.look()
         alive = [f"process {pid}" for pid, created in self._seen.items() if _is_there(pid, created)]
-        files = [f"file {path}" for path in self.temp_dir.rglob("*")]
+        # what goes away while it is looked at is no error to os.walk
+        files = [
+            f"file {Path(folder, name)}"
+            for folder, folders, names in os.walk(self.temp_dir)
+            for name in (*folders, *names)
+        ]
         shared = [
             f"shared memory {path}"
             for path in SHARED_MEMORY.glob("torch_*")

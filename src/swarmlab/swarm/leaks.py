@@ -47,7 +47,8 @@ class Stocktaker:
         processes = list(self._processes())
         for process in processes:
             self._strays.update(path for path in _bound(process) if path.parent == self._shared)
-        paths = list(self._temp_dir.rglob("*")) if self._temp_dir.exists() else []
+        # servers that end take their folders along: what is gone while it is looked at is no error to os.walk
+        paths = [Path(folder, name) for folder, _, names in os.walk(self._temp_dir) for name in names]
         sockets = [path for path in (*paths, *self._strays) if path.is_socket()]
         return Inventory(len(processes), len(sockets), sum(path.is_file() for path in paths))
 
