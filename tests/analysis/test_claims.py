@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from swarmlab.analysis.claims import Number, evaluate, makes, overrides_of, parse_claims
-from swarmlab.analysis.claims_tables import NOT_THERE, claims_table, command_of, numbers_table, runs_table
+from swarmlab.analysis.claims_tables import (
+    NOT_THERE,
+    artifact_table,
+    claims_table,
+    command_of,
+    numbers_table,
+    runs_table,
+)
 from swarmlab.errors import BadInput
 
 INFO = {
@@ -186,6 +193,14 @@ def test_a_claim_that_lacks_something_is_bad_input(raw):
 def test_a_cell_does_not_break_the_table():
     table = claims_table(parse_claims([CLAIM], "x"), {"failover": "real"})
     assert "| It \\| works | real | `make run` |" in table
+
+
+def test_a_claim_without_a_stored_run_says_so():
+    alone = parse_claims([{name: value for name, value in CLAIM.items() if name != "published"}], "x")
+    stored = parse_claims([{**CLAIM, "published": "failover"}], "x")
+    for make in (claims_table, artifact_table):
+        assert "not published" in make(alone, {})
+        assert "not published" not in make(stored, {})
 
 
 def test_every_run_is_listed_with_its_command_commit_seed_and_host():

@@ -9,7 +9,7 @@ import pytest
 from swarmlab import settings
 from swarmlab.analysis.claims import DEFAULT_EXP, DEFAULT_MODEL, overrides_of
 from swarmlab.errors import BadInput
-from swarmlab.judges.claims import BEGIN, END, ROOT, documents, read_claims
+from swarmlab.judges.claims import BEGIN, END, ROOT, documents, read_claims, results_readme
 from swarmlab.judges.expected import read_expected
 
 CLAIMS = read_claims()
@@ -55,3 +55,13 @@ def test_claims_that_cannot_be_read_are_bad_input(tmp_path, text):
     (folder / "claims.yaml").write_text(text)
     with pytest.raises(BadInput):
         read_claims(tmp_path)
+
+
+def test_the_documents_have_the_claims_as_they_are_now():
+    """Who edits claims.yaml or publishes must let `python -m swarmlab.figures` write them again."""
+    results = ROOT / "results"
+    made = {results / "README.md": results_readme(results, CLAIMS), **documents(CLAIMS)}
+    stale = [str(path.relative_to(ROOT)) for path, text in made.items() if path.read_text("utf-8") != text]
+    assert not stale, (
+        f"not of the present claims and results: {', '.join(stale)}; run python -m swarmlab.figures"
+    )

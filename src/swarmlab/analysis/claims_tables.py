@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from swarmlab.analysis.claims import Claim, Number, Runs
 
 NOT_THERE = "not in this run"
+NOT_PUBLISHED = "not published"  # a claim without a stored run behind it
 
 
 def claims_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
@@ -23,7 +24,7 @@ def claims_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
     lines = ["| claim | world | command | expected | cost on 2 cores |", "|--" * 5 + "|"]
     lines += [
         f"| {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
-        f"| {_cell(one.expected)} | {one.time}, {one.disk} |"
+        f"| {_cell(one.expected)}{'' if one.published else f' ({NOT_PUBLISHED})'} | {one.time}, {one.disk} |"
         for one in claims
     ]
     return "\n".join(lines)
@@ -36,7 +37,9 @@ def artifact_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
         "|--" * 9 + "|",
     ]
     for index, one in enumerate(claims, start=1):
-        evidence = f"[{one.published}](../results/README.md#published-runs)" if one.published else "none yet"
+        evidence = (
+            f"[{one.published}](../results/README.md#published-runs)" if one.published else NOT_PUBLISHED
+        )
         lines.append(
             f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
             f"| {one.time} | {one.disk} | {_cell(one.expected)} "
