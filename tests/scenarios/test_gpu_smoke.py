@@ -132,8 +132,7 @@ def test_the_gpu_is_one_of_those_that_we_were_given(monkeypatch, tmp_path):
 def test_it_runs_on_a_cpu_from_end_to_end(tmp_path):
     done = subprocess.run(
         [
-            sys.executable, "-m", "swarmlab.scenarios.gpu_smoke", "--cpu", "--steps", "blocks", "failover",
-            "--out", "out", "--work", "work",
+            sys.executable, "-m", "swarmlab.scenarios.gpu_smoke", "--cpu", "--out", "out", "--work", "work",
         ],
         cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -141,7 +140,9 @@ def test_it_runs_on_a_cpu_from_end_to_end(tmp_path):
     (path,) = (tmp_path / "out").glob("*-cpu/result.json")
     result = json.loads(path.read_text())
     assert not result["on_gpu"]
-    blocks, failover = result["steps"]
+    blocks, failover, rebalance = result["steps"]
     assert blocks["numbers"]["from_store"]["bytes_read"] > 0
     assert blocks["numbers"]["first_load"]["bytes_read"] == 0  # drawn
     assert failover["numbers"]["arms"]["swarmlab"]["outcome"] == "identical"
+    assert rebalance["numbers"]["verdict"] == "holds"
+    assert rebalance["numbers"]["arms"]["swarmlab"]["redundant_loads"] == 0
