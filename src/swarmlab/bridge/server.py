@@ -38,7 +38,7 @@ from swarmlab.bridge.serving.reload_account import FAILED, MENDED, MOVED, LoadMe
 from swarmlab.bridge.serving.rows import decision_row, state_row
 from swarmlab.bridge.serving.shelf import Shelf
 from swarmlab.placement.memory import Memory
-from swarmlab.placement.policy import Asking
+from swarmlab.placement.policy import Asking, wait_after_setbacks_s
 from swarmlab.placement.policy import Server as Itself
 from swarmlab.placement.reload_plan import contiguous, plan_move
 from swarmlab.placement.swarmlab import Swarmlab
@@ -47,7 +47,6 @@ from swarmlab.types import Decision, Intent, Span, SwarmView
 logger = get_logger(__name__)
 
 TICK_S = 1.0  # between two looks at whether the handlers are alive
-MAX_BACKOFF = 16  # check periods that a server waits at most after moves that were not made
 
 
 class Server(petals_server.Server):
@@ -234,7 +233,7 @@ class Server(petals_server.Server):
     def _wait_after_move(self) -> float:
         if self._setbacks == 0:
             return self._usual_wait_s()
-        return self.mean_balance_check_period * min(2**self._setbacks, MAX_BACKOFF)
+        return wait_after_setbacks_s(self.mean_balance_check_period, self._setbacks)
 
     def _beside(self, work: Callable[[], Any]) -> Any:
         """The result of ``work``, done in a thread with an eye on the handlers.

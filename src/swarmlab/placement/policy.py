@@ -10,6 +10,8 @@ from swarmlab.errors import BadInput
 from swarmlab.placement.cost import LoadCost
 from swarmlab.types import MAX_THROUGHPUT_TPS, Decision, ServerRecord, Span, SwarmView
 
+MAX_BACKOFF = 16  # check periods that a server waits at most after moves that were not made
+
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Rng
     from swarmlab.placement.memory import Memory
@@ -82,6 +84,11 @@ class Asking(Policy, Protocol):
     def must_check(self, view: SwarmView, server: Server, memory: Memory | None) -> bool:
         """Whether what was seen between two checks asks for one at once."""
         ...
+
+
+def wait_after_setbacks_s(mean_check_period_s: float, setbacks: int) -> float:
+    """How long a server waits, and looks at nothing, after so many moves in a row that were not made (1 or more)."""
+    return mean_check_period_s * min(2**setbacks, MAX_BACKOFF)
 
 
 def width_in(view: SwarmView, server: Server) -> int:

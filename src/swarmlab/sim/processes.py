@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import simpy
 
 from swarmlab.placement.cost import LoadCost
-from swarmlab.placement.policy import Server
+from swarmlab.placement.policy import Server, wait_after_setbacks_s
 from swarmlab.sim.account import ReloadAccount
 from swarmlab.sim.population import CHECKS, DELAYS, LAPSES, POLICIES, Ending, generator
 from swarmlab.sim.reload import steps
@@ -48,6 +48,7 @@ class ServerLife:
         self._before: Memory | None = None
         self.movable = True
         self._waits, self._phase = False, index * GOLDEN % 1.0
+        self._setbacks = 0  # moves in a row that were not made
         world.lives.append(self)
         self._record: ServerRecord | None = None
         self._known: Server | None = None
@@ -81,9 +82,11 @@ class ServerLife:
             while True:
                 yield from self._wait(wait_s)
                 decision = self._check()
+                wait_s = decision.check_again_s
                 if decision.moved:
                     yield from self._carry_out(decision)
-                wait_s = self._next_check_s() if decision.check_again_s is None else decision.check_again_s
+                    wait_s = self._wait_after_setbacks_s()
+                wait_s = self._next_check_s() if wait_s is None else wait_s
         except simpy.Interrupt as interrupt:
             self._end(Ending(interrupt.cause))
 
@@ -101,7 +104,7 @@ class ServerLife:
         """One of the looks between checks, at this server's own moment within the next ``watch_s``."""
         world = self.world
         yield world.env.timeout(watch_s * self._phase)
-        if self._waits and world.must_check(self._server(), self._memory):
+        if self._waits and not self._setbacks and world.must_check(self._server(), self._memory):
             self._life.interrupt(HOLE)
 
     def _hold(self, span: Span) -> None:
@@ -128,7 +131,9 @@ class ServerLife:
         if decision.intent is not None and self.world.news_take_time:
             yield from self._look_again(decision, decision.intent)
             if self._record is None or self._record.intent is None:
+                self._setbacks += 1
                 return
+        self._setbacks = 0
         if decision.keeps_target:
             yield from self._change(self.span, decision.target)
             return
@@ -217,7 +222,7 @@ class ServerLife:
         self._log_state(ending)
         self.world.dht.end_renewing(self.member.name, self.world.now_s)
         self.world.watch_holes()
-        self.span, self._memory, self._record = None, None, None
+        self.span, self._memory, self._record, self._setbacks = None, None, None, 0
 
     def _announce(self, span: Span | None, state: ServerState, intent: Intent | None = None) -> None:
         if span is None:
@@ -254,6 +259,10 @@ class ServerLife:
     def _next_check_s(self) -> float:
         mean_s = self.world.settings.check_period_s
         return self._checks.uniform(0, 2 * mean_s) if self.world.settings.check_evenly else mean_s
+
+    def _wait_after_setbacks_s(self) -> float | None:
+        period_s = self.world.settings.check_period_s
+        return wait_after_setbacks_s(period_s, self._setbacks) if self._setbacks else None
 
     def _log_decision(self, phase: str, decision: Decision, chosen: Span | None) -> None:
         self.world.log(
