@@ -290,7 +290,7 @@ MUTANTS = [
     Mutant(
         "19: one read of the DHT that is never answered stops all later ones",
         views,
-        [("asyncio.wait_for(self._read(), longest_s)", "self._read()")],
+        [("asyncio.wait_for(question, longest_s)", "question")],
         "dht_is_silent_for_a_while",
     ),
     Mutant(
@@ -358,8 +358,8 @@ MUTANTS = [
         standby,
         [
             (
-                "raise stream.abandon(Cause.RESET if alive else Cause.HUNG",
-                "stream.abandon(Cause.RESET if alive else Cause.HUNG",
+                "raise stream.abandon(Cause.HUNG if hangs else Cause.RESET",
+                "stream.abandon(Cause.HUNG if hangs else Cause.RESET",
             )
         ],
         "standby_is_stuck_while_it_is_fed",
@@ -410,7 +410,7 @@ MUTANTS = [
         latency,
         [
             (
-                "known = self._of_peer.get(peer_id)\n        if known is None:",
+                "_, known = self._of_peer.get(peer_id, (now_s, None))\n        if known is None:",
                 "known = before\n        if False:",
             )
         ],

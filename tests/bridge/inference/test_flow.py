@@ -12,6 +12,7 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge.clients.calm import _rebuild_all  # noqa: E402
+from tests.bridge import fake_swarm  # noqa: E402
 from tests.bridge.driver import Driver, drive  # noqa: E402
 from tests.bridge.fake_swarm import COMPUTE_S, CONNECT_S, Server  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
@@ -132,6 +133,36 @@ def test_a_standby_that_died_meanwhile_costs_nothing_but_a_whole_replay():
         assert await driver.step()
 
     drive(story, (0, 3), (3, 6), (3, 6), (3, 6), n_blocks=6, standby_tokens=8)
+
+
+@pytest.mark.parametrize(("hangs", "probe_s"), [(False, 1.0), (True, 0.3)])
+def test_of_a_spare_that_is_busy_others_hear_only_if_it_answers_no_probe(monkeypatch, hangs, probe_s):
+    async def story(driver: Driver) -> None:
+        spare = await busy_spare(driver, seconds=5.0)
+        if hangs:
+            spare.hang()
+        monkeypatch.setattr(fake_swarm, "PROBE_S", 0.8)  # longer than a late step of this session
+        driver.server_at(5).kill()
+        assert await driver.step()
+        shared = driver.flow.session.router._known.bans
+        banned = shared.excluded(driver.swarm.now_s, driver.swarm.view())
+        assert (spare.peer_id.to_base58() in banned) == hangs
+
+    drive(story, (0, 3), (3, 6), (3, 6), (3, 6), n_blocks=6, standby_tokens=8, probe_s=probe_s)
+
+
+async def busy_spare(driver: Driver, seconds: float) -> Server:
+    """The spare of the last blocks, which needs so long for what it is being fed now."""
+    assert await driver.step(40)
+    assert await driver.step()
+    await asyncio.sleep(5)
+    standby = driver.flow._links[1].standby
+    spare = driver.swarm.server_of(standby.link.stream.peer_id)
+    spare.slow_s = seconds
+    for _ in range(9):
+        assert await driver.step()
+    assert not standby.idle
+    return spare
 
 
 def test_without_spares_there_are_no_standbys():

@@ -142,8 +142,9 @@ class Standbys:
         try:
             await asyncio.wait({standby.task}, timeout=lost.latency.late_step_s)
             if not standby.idle:
-                alive = probe.done() and probe.result()
-                raise stream.abandon(Cause.RESET if alive else Cause.HUNG, "is still being fed")
+                # a probe may take longer than there is time here: only one that has failed is held against the spare
+                hangs = probe.done() and not probe.result()
+                raise stream.abandon(Cause.HUNG if hangs else Cause.RESET, "is still being fed")
         finally:
             probe.cancel()
 
