@@ -1,8 +1,9 @@
 """Ray's own processes on this machine: brought up within a deadline, and ended with the block or with their parent.
 
 They live in a session of their own, so that a signal to the group of whoever started them (Ctrl-C, ``kill -- -GROUP``)
-ends the swarm in order first, and Ray after it; Slurm signals other sessions of a job, too, all at the same moment. ``python -m swarmlab.swarm.ray_process PARENT FOLDER
-OPTIONS...`` is their supervisor: when PARENT dies, however, it ends them and removes FOLDER.
+ends the swarm in order first, and Ray after it; Slurm signals other sessions of a job, too, all at the same moment.
+``python -m swarmlab.swarm.ray_process PARENT FOLDER OPTIONS...`` is their supervisor: when PARENT dies, however, it ends
+them and removes FOLDER.
 """
 
 from __future__ import annotations
