@@ -2,8 +2,8 @@
 
 They live in a session of their own, so that a signal to the group of whoever started them (Ctrl-C, ``kill -- -GROUP``)
 ends the swarm in order first, and Ray after it; Slurm signals other sessions of a job, too, all at the same moment.
-``python -m swarmlab.swarm.ray_process PARENT FOLDER OPTIONS...`` is their supervisor: when PARENT dies, however, it ends
-them and removes FOLDER.
+``python -m swarmlab.swarm.ray_process PARENT FOLDER OPTIONS...`` is their supervisor: when PARENT dies, it ends
+them, however that came, and removes FOLDER.
 """
 
 from __future__ import annotations
