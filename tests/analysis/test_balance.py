@@ -224,3 +224,12 @@ def test_a_cell_of_a_sweep_is_titled_by_its_settings(history):
     info = {"seed": 0, "id": "x", "world": "simulated", "overrides": overrides}
     figure = balance_figure(found, summary, info)
     assert figure.axes[0].get_title(loc="left") == "2 servers, 1 h lifetimes, 27 s per block"
+
+
+@pytest.mark.parametrize(
+    ("arms", "verdict"), [(["petals"], Verdict.HOLDS), (["petals", "oracle"], Verdict.UNKNOWN)]
+)
+def test_a_ratio_to_an_oracle_is_only_missed_where_one_was_run(arms, verdict):
+    wanted = {"scenarios": {"a": {"arms": {"petals": {"moves": 1, "tps_over_oracle": {"min": 0.9}}}}}}
+    found = list(check_expected({"a": {"petals": {"moves": 1}}}, wanted, arms))
+    assert conclude(found) is verdict

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from swarmlab.analysis.balance_checks import check_order
+from swarmlab.analysis.balance import ORACLE
+from swarmlab.analysis.balance_checks import check_order, without_oracle
 from swarmlab.analysis.checks import Finding, Verdict, assume, expect
 
-ORACLE = "oracle"
 Metrics = Mapping[str, Any]  # or any other part of a JSON or YAML file
 
 
@@ -49,19 +49,14 @@ def _scenario(name: str, measured: Mapping[str, Metrics], entry: Metrics, info: 
     wanted = entry.get("arms", entry)
     for arm, metrics in _mapping(wanted).items():
         if arm in measured:
-            yield from _compare(f"{name} / {arm}", measured[arm], _possible(metrics, measured))
+            yield from _compare(
+                f"{name} / {arm}", measured[arm], without_oracle(_mapping(metrics), ORACLE in measured)
+            )
         elif arm in info.get("arms", ()) and metrics:
             yield Finding(f"{name} / {arm}", Verdict.UNKNOWN, "not in this run")
     for metric, orders in _mapping(entry.get("orders")).items():
         for order in orders:
             yield from check_order(name, measured, metric, [arm for arm in order if arm in measured])
-
-
-def _possible(metrics: Any, measured: Mapping[str, Metrics]) -> Metrics:
-    """Without ratios to an oracle that the run was not asked for."""
-    if ORACLE in measured:
-        return _mapping(metrics)
-    return {name: value for name, value in _mapping(metrics).items() if not name.endswith(f"_over_{ORACLE}")}
 
 
 def _compare(name: str, measured: Metrics, wanted: Any) -> Iterator[Finding]:
