@@ -357,12 +357,14 @@ def test_a_signal_interrupts_the_run_and_the_whole_multirun(command, monkeypatch
             told.append(load_run(run_dir.path).info)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.getsignal(signal.SIGTERM)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, if that runs the tests, has it ignored
     monkeypatch.setattr(Failover, "run", interrupted)
     try:
         result = command("-m", EXP, "seed=0,1")
         assert signal.getsignal(signal.SIGTERM) == before[1], "handlers are put back"
     finally:
         signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGHUP, hangup)
     assert result.code == 128 + number
     assert len(began) == 1
     (path,) = Path("results/runs/failover").glob("2*")
