@@ -19,14 +19,13 @@ import yaml
 
 from swarmlab.record.load import load_run
 from swarmlab.swarm.ready import wait_for
-from tests.swarm.leftovers import Machine, short_folder
+from tests.swarm.command import ROOT, RUN_S, Command, run_once
 
-ROOT = Path(__file__).resolve().parents[2]
 SWAPPED_ARM = Path(__file__).with_name("swapped_arm")
 KILLED_AFTER_TOKENS = ("kill_first", "kill_middle", "kill_last", "split_replacement", "batch_of_3")
 DEFAULT = {*KILLED_AFTER_TOKENS, "prefill"}
 ARMS = ("petals", "issue_patch", "swarmlab")
-RUN_S, END_S = 800, 60
+END_S = 60
 
 pytestmark = [pytest.mark.swarm, pytest.mark.timeout(RUN_S + 100)]
 
@@ -39,51 +38,10 @@ def one_at_a_time():
         yield
 
 
-class Command:
-    """The command as a process in a group of its own, with a working folder and a folder for temporary files."""
-
-    def __init__(self, folder, model, *arguments, **env):
-        self.folder = folder
-        self.machine = Machine(short_folder())
-        python_path = [str(ROOT / "src"), *([str(SWAPPED_ARM)] if env else [])]
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=failover",
-                f"models_dir={model.path.parent}", "results_dir=runs", *arguments,
-            ],
-            env={**self.machine.env(), "PYTHONPATH": os.pathsep.join(python_path), **env},
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
-        )  # fmt: skip
-        self.out = self.err = ""
-        self.left: list[str] = []
-
-    def end(self, limit_s=RUN_S):
-        """Its exit status, once it has ended; what it printed is in ``out`` and ``err``."""
-        self.out, self.err = self.process.communicate(timeout=limit_s)
-        return self.process.returncode
-
-    @property
-    def runs(self):
-        return sorted((self.folder / "runs" / "failover").glob("2*"))
-
-    def close(self):
-        """For a test that failed: as if the orchestrator had died, so that all the rest leaves."""
-        self.process.kill()
-        self.process.communicate()
-        self.machine.left()
-        shutil.rmtree(self.machine.temp_dir)
-
-
 @pytest.fixture(scope="module")
 def default_run(tiny_model, tmp_path_factory):
     """The default set of scenarios, run once for all tests of this file."""
-    command = Command(tmp_path_factory.mktemp("default"), tiny_model)
-    try:
-        command.end()
-        command.left = command.machine.left()
-        yield command
-    finally:
-        command.close()
+    yield from run_once(tmp_path_factory.mktemp("default"), tiny_model, "failover")
 
 
 @pytest.fixture
@@ -91,7 +49,8 @@ def start(tiny_model, tmp_path):
     started = []
 
     def start(*arguments, **env):
-        started.append(Command(tmp_path, tiny_model, *arguments, **env))
+        swapped = (SWAPPED_ARM,) if env else ()
+        started.append(Command(tmp_path, tiny_model, "failover", *arguments, python_path=swapped, **env))
         return started[-1]
 
     yield start

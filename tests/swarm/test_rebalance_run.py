@@ -6,14 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from swarmlab.record.load import load_run
-from tests.swarm.leftovers import Machine, short_folder
+from tests.swarm.command import ROOT, run_once
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 300
 
 pytestmark = [pytest.mark.swarm, pytest.mark.timeout(RUN_S + 60)]
@@ -21,38 +19,16 @@ pytestmark = [pytest.mark.swarm, pytest.mark.timeout(RUN_S + 60)]
 
 @pytest.fixture(scope="module")
 def ran(tiny_model, tmp_path_factory):
-    """The command, what it printed, its run folder, and what it left on the machine."""
-    folder, machine = tmp_path_factory.mktemp("rebalance"), Machine(short_folder())
-    command = [
-        sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=rebalance", "arms=[petals,swarmlab]",
-        "scenarios=[records_lost]", f"models_dir={tiny_model.path.parent}", "results_dir=runs",
-        "rebalance.read_delay_s=0.2", "rebalance.settle_s=10",
-    ]  # fmt: skip
-    env = {**machine.env(), "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
-    )
-    try:
-        out, _ = process.communicate(timeout=RUN_S)
-    finally:
-        process.kill()
-        process.wait()
-    left = machine.left()
-    machine.temp_dir.rmdir()
-    (run_dir,) = (path for path in (folder / "runs" / "rebalance").iterdir() if not path.is_symlink())
-    return process.returncode, out, run_dir, left
+    yield from run_once(
+        tmp_path_factory.mktemp("rebalance"), tiny_model, "rebalance",
+        "arms=[petals,swarmlab]", "scenarios=[records_lost]", "rebalance.read_delay_s=0.2",
+        "rebalance.settle_s=10", limit_s=RUN_S,
+    )  # fmt: skip
 
 
 def test_the_original_reloads_what_it_had_and_ours_stays(ran):
-    code, out, run_dir, _ = ran
-    assert code == 0, out[-3000:]
-    found = json.loads((run_dir / "summary.json").read_text())["scenarios"]["records_lost"]
+    assert ran.process.returncode == 0, ran.err[-3000:]
+    found = json.loads((ran.runs[0] / "summary.json").read_text())["scenarios"]["records_lost"]
     assert found["petals"]["noop_reloads"] >= 1
     assert found["petals"]["redundant_loads"] >= 2
     assert (found["swarmlab"]["moves"], found["swarmlab"]["noop_reloads"]) == (0, 0)
@@ -60,7 +36,7 @@ def test_the_original_reloads_what_it_had_and_ours_stays(ran):
 
 
 def test_a_reload_of_the_original_is_timed_from_outside(ran):
-    moves = [row for row in load_run(ran[2]).history("reloads") if row["old_start"] is not None]
+    moves = [row for row in load_run(ran.runs[0]).history("reloads") if row["old_start"] is not None]
     assert {row["arm"] for row in moves} == {"petals"}
     for row in moves:
         assert row["loaded"] == row["redundant"] == row["new_end"] - row["new_start"]
@@ -69,7 +45,7 @@ def test_a_reload_of_the_original_is_timed_from_outside(ran):
 
 
 def test_both_arms_began_in_the_same_places(ran):
-    run = load_run(ran[2])
+    run = load_run(ran.runs[0])
     starts = {
         arm: {
             (row["server"], row["new_start"], row["new_end"])
@@ -83,14 +59,14 @@ def test_both_arms_began_in_the_same_places(ran):
 
 
 def test_it_leaves_nothing_on_the_machine(ran):
-    assert ran[3] == []
+    assert ran.left == []
 
 
 def test_it_can_be_played_to_simulated_swarms(ran, tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [
         sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=sim_vs_real", "arms=[petals,swarmlab]",
-        f"rebalance.run_dir={ran[2]}", "rebalance.simulations=5", f"results_dir={tmp_path}",
+        f"rebalance.run_dir={ran.runs[0]}", "rebalance.simulations=5", f"results_dir={tmp_path}",
     ]  # fmt: skip
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
