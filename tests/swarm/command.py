@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ class Command:
     def __init__(self, folder, model, exp, *arguments, python_path=(), **env):
         self.folder, self.exp = folder, exp
         self.machine = Machine(short_folder())
+        if (
+            signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        ):  # of tests in the background: children would inherit it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         path = os.pathsep.join(map(str, [ROOT / "src", *python_path]))
         self.process = subprocess.Popen(
             [
