@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swarmlab.bridge import compat
+from swarmlab.swarm import ray_process
 from swarmlab.swarm.deploy import deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec
 from swarmlab.types import Span
@@ -65,3 +66,18 @@ def tiny_swarm(_shared_swarm: Swarm) -> Iterator[Swarm]:
 def one_server(tiny_spec: SwarmSpec) -> SwarmSpec:
     """The smallest whole swarm, for tests that need one of their own; not started."""
     return replace(tiny_spec, servers=(ServerSpec("only", Span(0, 16)),))
+
+
+@pytest.fixture
+def failing_ray(monkeypatch, tmp_path):
+    """A Ray that comes up at the given attempt; each attempt leaves a line in ``attempts``."""
+
+    def play(succeeds_at):
+        script = tmp_path / "ray.sh"
+        script.write_text(
+            f"echo x >> {tmp_path}/attempts\nif [ $(wc -l < {tmp_path}/attempts) -ge {succeeds_at} ]; then\n"
+            'echo "Ray runtime started."; exec sleep 600; fi\necho "timed out during startup"; exit 1\n'
+        )
+        monkeypatch.setattr(ray_process, "SUPERVISOR", ["sh", str(script)])
+
+    return play

@@ -63,21 +63,6 @@ def played(tmp_path):
     return script
 
 
-@pytest.fixture
-def failing_ray(monkeypatch, tmp_path):
-    """A Ray that comes up at the given attempt; each leaves a line in ``attempts``."""
-
-    def play(succeeds_at):
-        script = tmp_path / "ray.sh"
-        script.write_text(
-            f"echo x >> {tmp_path}/attempts\nif [ $(wc -l < {tmp_path}/attempts) -ge {succeeds_at} ]; then\n"
-            'echo "Ray runtime started."; exec sleep 600; fi\necho "timed out during startup"; exit 1\n'
-        )
-        monkeypatch.setattr(ray_process, "SUPERVISOR", ["sh", str(script)])
-
-    return play
-
-
 def gone(*pids):
     """Whether none of them runs any more; zombies, which nobody here can collect, count as gone."""
     for pid in pids:

@@ -142,24 +142,9 @@ def test_ray_is_told_what_the_job_asked_for():
     assert slurm_member.resources(env) == ["--num-cpus=4", "--num-gpus=0"]
 
 
-@pytest.fixture
-def played_ray(monkeypatch, tmp_path):
-    """``ray start`` is a script that succeeds at the given attempt; each attempt leaves a line in ``attempts``."""
-
-    def play(succeeds_at):
-        script = tmp_path / "ray.sh"
-        script.write_text(
-            f"echo x >> {tmp_path}/attempts\nif [ $(wc -l < {tmp_path}/attempts) -ge {succeeds_at} ]; then\n"
-            'echo "Ray runtime started."; exec sleep 600; fi\necho "timed out during startup"; exit 1\n'
-        )
-        monkeypatch.setattr(ray_process, "SUPERVISOR", ["sh", str(script)])
-
-    return play
-
-
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_first_task_says_where_it_is_and_when_it_is_over(played_ray, monkeypatch, tmp_path, fails):
-    played_ray(99 if fails else 1)
+def test_the_first_task_says_where_it_is_and_when_it_is_over(failing_ray, monkeypatch, tmp_path, fails):
+    failing_ray(99 if fails else 1)
     monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
     monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
     monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "0")
@@ -206,8 +191,8 @@ def test_a_job_that_is_cancelled_lets_the_run_end_its_swarm(tmp_path):
     assert (tmp_path / "over").read_text() == "1"
 
 
-def test_the_others_join_and_stay_until_it_is_over(played_ray, monkeypatch, tmp_path):
-    played_ray(1)
+def test_the_others_join_and_stay_until_it_is_over(failing_ray, monkeypatch, tmp_path):
+    failing_ray(1)
     for name, value in {"JOB_ID": f"test-{os.getpid()}", "PROCID": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("SWARMLAB_CPUS_PER_NODE", "1")
