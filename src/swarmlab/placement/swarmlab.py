@@ -242,9 +242,8 @@ class _Look:
     seen: Situation
     options: Moves
     known: Memory
-    at_first: (
-        bool  # nothing is remembered: whoever is missing from this read has not vanished, it was never seen
-    )
+    # nothing is remembered: whoever is missing from this read has not vanished, it was never seen
+    at_first: bool
 
     @property
     def others(self) -> int:

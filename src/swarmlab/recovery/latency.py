@@ -27,9 +27,8 @@ class ReplyLatency:
         self._settings = settings
         self._step_s: float | None = None
         self._token_s: float | None = None
-        self._first_s: float | None = (
-            None  # a request with further tokens, before any step: no step takes longer
-        )
+        # a request with further tokens, before any step: no step takes longer
+        self._first_s: float | None = None
         self._doublings = 0
 
     @property
@@ -108,9 +107,8 @@ class KnownLatencies:
     """
 
     def __init__(self) -> None:
-        self._of_peer: dict[
-            str, tuple[float, ReplyLatency]
-        ] = {}  # with the time of the last reply, oldest first
+        # with the time of the last reply, oldest first
+        self._of_peer: dict[str, tuple[float, ReplyLatency]] = {}
 
     def __len__(self) -> int:
         return len(self._of_peer)

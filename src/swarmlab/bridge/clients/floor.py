@@ -90,9 +90,8 @@ def connect_and_prefill(
     info = ServerInfo(ServerState.ONLINE, throughput=1.0)
     span = RemoteSpanInfo(peer_id, place["start"], place["end"], info)
     uids = " ".join(manager.block_uids[place["start"] : place["end"]])
-    rpc_info: Any = (
-        manager.rpc_info
-    )  # asked before the clock starts, as in a session that has run for a while
+    # asked before the clock starts, as in a session that has run for a while
+    rpc_info: Any = manager.rpc_info
     started_at_s = time.monotonic()
     server = RemoteExpertWorker.run_coroutine(
         _ServerInferenceSession.create(
