@@ -33,20 +33,10 @@ class SpanClient:
 
     def open(self, name: str, span: Span) -> SpanSession:
         """A session of one server on some of its blocks."""
-        from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
-        from hivemind.p2p import PeerID
-        from petals.client.inference_session import _ServerInferenceSession
-        from petals.data_structures import CHAIN_DELIMITER, RemoteSpanInfo, ServerInfo, ServerState
+        from swarmlab.bridge.clients.petals_span import open_span, span_at
 
-        manager: Any = self._manager
-        uids = CHAIN_DELIMITER.join(f"{self._swarm.spec.dht_prefix}.{block}" for block in span)
-        peer = PeerID.from_base58(self._swarm.servers[name].peer_id)
-        info = ServerInfo(ServerState.ONLINE, 1.0, start_block=span.start, end_block=span.end)
-        remote = RemoteSpanInfo(peer_id=peer, start=span.start, end=span.end, server_info=info)
-        create = _ServerInferenceSession.create(
-            manager.config, manager.state.p2p, remote, uids, manager.rpc_info, max_length=512
-        )
-        return SpanSession(RemoteExpertWorker.run_coroutine(create))
+        there = span_at(self._swarm.servers[name].peer_id, span)
+        return SpanSession(open_span(self._manager, there, self._manager.rpc_info, max_length=512))
 
     def outputs(self, name: str, span: Span, hidden: torch.Tensor) -> torch.Tensor:
         """What a server computes in a new session."""

@@ -37,7 +37,7 @@ def test_blocks_are_split_as_in_the_paper():
 def test_sessions_are_reset_on_real_servers_and_every_token_is_right(tiny_model, tmp_path):
     experiment = FailureRates(
         checkpoint=tiny_model,
-        arms=["cacheless", "swarmlab", "petals"],
+        arms=["restart", "cacheless", "swarmlab", "petals"],
         lengths=[LOSSY.length],
         rates=[LOSSY.p],
         repeats=1,

@@ -15,14 +15,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
-from hivemind.p2p import PeerID
-from petals.client.inference_session import _ServerInferenceSession
 from petals.client.routing import RemoteSequenceManager
-from petals.data_structures import RemoteSpanInfo, ServerInfo, ServerState
 
+from swarmlab.bridge.clients.petals_span import open_span, span_at
 from swarmlab.bridge.inference.wire import NO_HYPO_IDS, NO_PROMPTS
 from swarmlab.bridge.session import FaultTolerantSession
+from swarmlab.types import Span
 
 logger = logging.getLogger(__name__)
 
@@ -86,24 +84,11 @@ def connect_and_prefill(
 
     :param place: ``start``, ``end`` and ``peer``
     """
-    peer_id = PeerID.from_base58(place["peer"])
-    info = ServerInfo(ServerState.ONLINE, throughput=1.0)
-    span = RemoteSpanInfo(peer_id, place["start"], place["end"], info)
-    uids = " ".join(manager.block_uids[place["start"] : place["end"]])
+    span = span_at(place["peer"], Span(place["start"], place["end"]))
     # asked before the clock starts, as in a session that has run for a while
-    rpc_info: Any = manager.rpc_info
+    rpc_info = manager.rpc_info
     started_at_s = time.monotonic()
-    server = RemoteExpertWorker.run_coroutine(
-        _ServerInferenceSession.create(
-            manager.config,
-            manager.state.p2p,
-            span,
-            uids,
-            rpc_info=rpc_info,
-            max_length=max_length,
-            **(manager.get_request_metadata("rpc_inference", uids, peer_id=peer_id) or {}),
-        )
-    )
+    server = open_span(manager, span, rpc_info, max_length)
     connected_at_s = time.monotonic()
     server.step(history, NO_PROMPTS, NO_HYPO_IDS, step_id=str(uuid.uuid4()))
     done_at_s = time.monotonic()

@@ -11,13 +11,13 @@ import torch
 from hivemind.moe.client.remote_expert_worker import RemoteExpertWorker
 from hivemind.p2p import P2PHandlerError
 from hivemind.utils import MSGPackSerializer
-from petals.client.inference_session import _ServerInferenceSession
 from petals.client.remote_forward_backward import run_remote_forward
 from petals.client.routing import RemoteSequenceManager
 from petals.server.handler import TransformerConnectionHandler
 from petals.utils.packaging import pack_args_kwargs
 
 from swarmlab.bridge.clients import arms
+from swarmlab.bridge.clients.petals_span import open_span
 from swarmlab.bridge.inference.wire import NO_HYPO_IDS, NO_PROMPTS
 
 # told of every failure: cause, seconds lost by it, tokens computed again, requests for that, peers that failed
@@ -45,22 +45,9 @@ class Restarting:
     """Caching with restarts: petals' own server sessions, one per stage, and no recovery whatever."""
 
     def __init__(self, manager: RemoteSequenceManager, max_length: int) -> None:
-        self._sessions: list[Any] = []  # of _ServerInferenceSession
         spans = manager.make_sequence(0, len(manager), mode="min_latency", cache_tokens_needed=max_length)
-        rpc_info: Any = manager.rpc_info
-        for span in spans:
-            uids = " ".join(manager.block_uids[span.start : span.end])
-            metadata = manager.get_request_metadata("rpc_inference", uids, peer_id=span.peer_id) or {}
-            opening = _ServerInferenceSession.create(
-                manager.config,
-                manager.state.p2p,
-                span,
-                uids,
-                rpc_info=rpc_info,
-                max_length=max_length,
-                **metadata,
-            )
-            self._sessions.append(RemoteExpertWorker.run_coroutine(opening))
+        rpc_info = manager.rpc_info
+        self._sessions = [open_span(manager, span, rpc_info, max_length) for span in spans]
 
     def step(self, inputs: torch.Tensor) -> torch.Tensor:
         step_id, hidden = str(uuid.uuid4()), inputs
