@@ -168,6 +168,32 @@ def test_a_server_that_is_cut_off_has_no_network_daemon_and_does_nothing(swarm):
     assert [row["ok"] for row in rows] == [True] * 5
 
 
+def test_a_server_is_stopped_before_it_is_cut_off_so_that_several_can_be_at_the_same_moment(
+    swarm, monkeypatch
+):
+    life, _ = live(Fault.CUT, swarm)
+    pgid = swarm.pgid()
+    life.setup()
+    states = group_states(pgid)
+    assert set(states.values()) == {psutil.STATUS_STOPPED}
+    assert "p2pd" in {psutil.Process(pid).name() for pid in states}  # its connections stand
+    for slow in ("stop", "answers", "group_states"):
+        monkeypatch.setattr(swarm, slow, None)  # nothing but signals is left to be done
+    life.inject()
+    monkeypatch.undo()
+    life.confirm()
+    life.cleanup()
+    assert life.valid
+
+
+def test_a_server_that_was_stopped_to_be_cut_off_and_never_was_comes_back(swarm):
+    life, _ = live(Fault.CUT, swarm)
+    life.setup()
+    life.cleanup()
+    assert psutil.STATUS_STOPPED not in group_states(swarm.pgid()).values()
+    assert len(group_states(swarm.pgid())) == 3
+
+
 def test_a_server_without_a_network_daemon_cannot_be_cut_off(swarm, monkeypatch):
     monkeypatch.setattr(process, "DAEMON", "another")
     life, rows = live(Fault.CUT, swarm)

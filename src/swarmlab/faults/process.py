@@ -83,11 +83,8 @@ class ProcessFault:
         if self.fault is Fault.KILL and _all_stopped(states):
             return f"{len(states)} processes, hung"
         _require(self._control.answers(self.name, ANSWER_S), f"{self.name} does not answer before the fault")
-        if (
-            self.fault is Fault.CUT
-        ):  # looked for now, so that several servers can be cut off at the same moment
-            self._daemons = [pid for pid in states if _name(pid) == DAEMON]
-            _require(bool(self._daemons), f"{self.name} has no {DAEMON}")
+        if self.fault is Fault.CUT:
+            return self._hold_still(states)
         return f"{len(states)} processes, serving"
 
     def inject(self) -> str:
@@ -111,13 +108,26 @@ class ProcessFault:
             self._control.restart(self.name)
         return f"process group {self._pgid}"
 
+    def _hold_still(self, states: dict[int, str]) -> str:
+        """Stop a server that is to be cut off; its connections stand until its network daemon is killed.
+
+        Signals apart, everything that takes time is done here, so that several servers are cut off at the same moment.
+        """
+        self._daemons = [pid for pid in states if _name(pid) == DAEMON]
+        _require(bool(self._daemons), f"{self.name} has no {DAEMON}")
+        self._broken = True
+        _require(self._control.stop(self.name), f"{self.name} was gone")
+        return f"{len(states)} processes, which served until now, stopped"
+
     def _cut(self, name: str) -> bool:
-        """Stop a server and kill its network daemon; whether it was there."""
-        was_there = self._control.stop(name)
+        """Kill the network daemon of a stopped server, and so end its connections; whether it was there."""
+        del name
+        killed = 0
         for pid in self._daemons:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return was_there
+                killed += 1
+        return killed > 0
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):
