@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from swarmlab.scenarios.failover_build import checkpoint_of, swarm_spec
+from swarmlab.scenarios.swarm_of_run import checkpoint_of, swarm_spec
 from swarmlab.settings import load
 from swarmlab.swarm.server import server_argv
 from swarmlab.swarm.spec import ServerSpec

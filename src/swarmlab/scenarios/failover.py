@@ -7,20 +7,20 @@ is killed. The swarm is whole again before the next arm begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.bridge.models import prompts
 from swarmlab.bridge.petals_argv import check_server_argv
-from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import failover_plan
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.failover_arm import ArmRun
 from swarmlab.scenarios.failover_files import Scenario
+from swarmlab.scenarios.real_swarm import OnRealSwarm, recording
 from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 
@@ -29,32 +29,17 @@ REFERENCE, PLAIN = "reference", "plain"
 LARGE_HIDDEN = 2048
 
 
-@dataclass(frozen=True)
-class Failover:
-    """One run of the experiment.
+@dataclass(frozen=True, kw_only=True)
+class Failover(OnRealSwarm):
+    """One run of the experiment; servers are put in per topology.
 
-    :param swarm: servers are put in per topology
-    :param client: fields of petals' ClientConfig
-    :param recovery: RecoverySettings by name
     :param deadline_s: for one arm in one scenario
     """
 
-    checkpoint: Checkpoint
     scenarios: Sequence[Scenario]
-    arms: Sequence[str]
-    swarm: SwarmSpec
     throughput_tps: float
-    client: dict[str, Any]
-    recovery: dict[str, Any]
     deadline_s: float
     floor_repeats: int
-    seed: int
-
-    world: Literal["real"] = "real"
-
-    @property
-    def model(self) -> dict[str, Any]:
-        return self.checkpoint.identity
 
     @property
     def parts(self) -> list[str]:
@@ -89,9 +74,7 @@ class Failover:
             work = scenario.workload
             # the floor is measured with a second session while the first is still open
             needed = 2 * work.batch * (work.prompt_tokens + work.new_tokens)
-            if self.swarm.attn_cache_tokens < needed:
-                allowed = f"at least {needed} for {scenario.name} (two sessions at once)"
-                raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+            self.require_cache(needed, f"for {scenario.name} (two sessions at once)")
             prompts(self.checkpoint, work.batch, work.prompt_tokens + work.new_tokens, self.seed)
 
     def run(self, run_dir: RunDir, progress: Progress) -> None:
@@ -101,7 +84,7 @@ class Failover:
         """
         for _, group in groupby(self.scenarios, key=lambda scenario: scenario.topology):
             scenarios = list(group)
-            note = _server_rows(run_dir, progress)
+            note = recording(run_dir, progress.on_state)
             with deploy(self._spec(scenarios[0]), run_dir.path, on_state=note) as swarm:
                 for scenario in scenarios:
                     for arm in self.clients:
@@ -117,25 +100,21 @@ class Failover:
             arm=arm,
             history=run_dir.history,
             args={
-                **self._client_args(swarm, scenario, arm, run_dir.states_path(scenario.name, arm)),
+                **self.client_args(arm),
+                **self._args_of(scenario, run_dir.states_path(scenario.name, arm)),
+                "initial_peers": swarm.initial_peers,
                 **(self._followed(scenario, run_dir) if arm == PLAIN else {}),
             },
             deadline_s=self.deadline_s,
         ).run()
 
-    def _client_args(self, swarm: Swarm, scenario: Scenario, arm: str, states_path: Path) -> dict[str, Any]:
+    def _args_of(self, scenario: Scenario, states_path: Path) -> dict[str, Any]:
         work = scenario.workload
         return {
-            "arm": arm,
-            "model_path": str(self.checkpoint.path),
-            "quant": self.swarm.quant,
-            "dht_prefix": self.checkpoint.dht_prefix,
-            "initial_peers": swarm.initial_peers,
             "prompt_ids": prompts(self.checkpoint, work.batch, work.prompt_tokens, self.seed).tolist(),
             "max_length": work.max_length,
             "work": asdict(work),
             "client": {**self.client, **scenario.client},
-            "recovery": self.recovery,
             "states_path": str(states_path.resolve()),
             "floor_repeats": self.floor_repeats,
         }
@@ -159,13 +138,3 @@ class Failover:
             for name, span in scenario.servers.items()
         )
         return replace(self.swarm, servers=servers)
-
-
-def _server_rows(run_dir: RunDir, progress: Progress) -> Callable[[str, str, str], None]:
-    """Record every change of a process's state, and show it."""
-
-    def note(name: str, state: str, detail: str) -> None:
-        run_dir.history.write("servers", "", server=name, state=state, detail=detail)
-        progress.on_state(name, state, detail)
-
-    return note

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from swarmlab.bridge.models import Checkpoint, ensure_model
-from swarmlab.bridge.models.synthetic import is_synthetic
-from swarmlab.bridge.petals_argv import check_server_argv
-from swarmlab.health.capacity import BlockShape, weight_bytes
 from swarmlab.scenarios.failover import Failover
 from swarmlab.scenarios.failover_files import FOLDER, load_scenarios
+from swarmlab.scenarios.swarm_of_run import given
 from swarmlab.settings import RunSettings
-from swarmlab.swarm.spec import SwarmSpec
 
 
 def build_failover(settings: RunSettings) -> Failover:
@@ -21,72 +15,14 @@ def build_failover(settings: RunSettings) -> Failover:
 
     :raises BadInput: before anything is started
     """
-    checkpoint = checkpoint_of(settings)
+    shared = given(settings)
     folder = Path(settings.scenarios_dir) if settings.scenarios_dir else FOLDER
     experiment = Failover(
-        **common(settings, checkpoint),
-        scenarios=load_scenarios(settings.scenarios, checkpoint.n_blocks, folder),
+        **shared,
+        throughput_tps=settings.swarm.throughput_tps,
+        scenarios=load_scenarios(settings.scenarios, shared["checkpoint"].n_blocks, folder),
         deadline_s=settings.deadline_s,
         floor_repeats=settings.floor_repeats,
     )
     experiment.check()
     return experiment
-
-
-def common(settings: RunSettings, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What every experiment needs in which clients of several arms meet failures on a real swarm."""
-    return {
-        "checkpoint": checkpoint,
-        "arms": settings.arms,
-        "swarm": swarm_spec(settings, checkpoint),
-        "throughput_tps": settings.swarm.throughput_tps,
-        "client": settings.client.as_petals(),
-        "recovery": asdict(settings.recovery_settings()),
-        "seed": settings.seed,
-    }
-
-
-def checkpoint_of(settings: RunSettings) -> Checkpoint:
-    """The model of a run, generated if it can be.
-
-    :raises BadInput: if it is not there or not usable
-    """
-    model = settings.model
-    return ensure_model(
-        model.path or model.name, settings.models_dir, model.n_blocks, model.seed, name=model.name
-    )
-
-
-def default_store(settings: RunSettings) -> Path:
-    """Where blocks are kept that are drawn and not read, unless the settings say."""
-    return Path(settings.models_dir) / "block_store"
-
-
-def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
-    """The swarm of a run, without its servers yet.
-
-    :raises BadInput: for arguments that petals' server would refuse
-    """
-    check_server_argv(settings.swarm.argv, "swarm.argv")
-    options = asdict(settings.swarm)
-    argv = tuple(options.pop("argv"))
-    del options["throughput_tps"]  # each server's own
-    block_bytes = weight_bytes(
-        BlockShape.of_config(checkpoint.config), settings.swarm.torch_dtype, settings.model.quant
-    )
-    store_dir = options.pop("store_dir") or (
-        default_store(settings) if is_synthetic(checkpoint.config) else None
-    )
-    return SwarmSpec(
-        checkpoint.path,
-        checkpoint.dht_prefix,
-        checkpoint.n_blocks,
-        (),
-        block_bytes=block_bytes,
-        quant=settings.model.quant,
-        store_dir=None if store_dir is None else str(Path(store_dir).absolute()),
-        argv=argv,
-        cluster=settings.cluster,
-        network=settings.network,
-        **options,
-    )

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from swarmlab.analysis.failure_rates_grid import Cell, How, cells, decide
 from swarmlab.analysis.failure_rates_model import N_STAGES, Costs, expected_s, fit_failure_costs
-from swarmlab.bridge.models import Checkpoint, prompts
-from swarmlab.errors import BadInput
+from swarmlab.bridge.models import prompts
 from swarmlab.faults.session_reset import ResetControl
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.failure_rates_cell import CellRun, Result
+from swarmlab.scenarios.real_swarm import OnRealSwarm, recording
 from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
 from swarmlab.types import Span
@@ -28,38 +29,25 @@ GUESS_S = 60.0  # of a failure-free generation, before one was run
 CLIENT_S = 3.0  # to start one
 
 
-@dataclass
-class FailureRates:
+@dataclass(frozen=True, kw_only=True)
+class FailureRates(OnRealSwarm):
     """One run of the experiment.
 
     :param rates: probabilities that one send of activations fails; 0 is always among them
     :param repeats: generations per cell and arm where p > 0
     :param budget_s: longest expected generation that is run
     :param bounded_s: how long one is watched that will not finish
-    :param client: fields of petals' ClientConfig
-    :param recovery: RecoverySettings by name
     """
 
-    checkpoint: Checkpoint
-    arms: Sequence[str]
     lengths: Sequence[int]
     rates: Sequence[float]
     repeats: int
     budget_s: float
     bounded_s: float
-    swarm: SwarmSpec
     throughput_tps: float
-    client: dict[str, Any]
-    recovery: dict[str, Any]
-    seed: int
 
-    world: Literal["real"] = "real"
     _step_s: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _failures: dict[str, list[tuple[float, float]]] = field(default_factory=dict, init=False)
-
-    @property
-    def model(self) -> dict[str, Any]:
-        return self.checkpoint.identity
 
     @property
     def cells(self) -> list[Cell]:
@@ -91,9 +79,7 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
         longest = max(self.lengths)
         prompts(self.checkpoint, 1, longest, self.seed)
         # a replacement's session may begin before the one it replaces is quite gone
-        if self.swarm.attn_cache_tokens < 2 * longest:
-            allowed = f"at least {2 * longest} (two sessions at once)"
-            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        self.require_cache(2 * longest, "(two sessions at once)")
 
     def run(self, run_dir: RunDir, progress: Progress) -> None:
         """Run every cell that can be run, failure-free ones first.
@@ -103,11 +89,7 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
         folder = run_dir.path.resolve() / "resets"
         folder.mkdir()
         controls = {name: ResetControl(folder, name) for name in stages(self.checkpoint.n_blocks)}
-
-        def note(name: str, state: str, detail: str) -> None:
-            run_dir.history.write("servers", "", server=name, state=state, detail=detail)
-            progress.on_state(name, state, detail)
-
+        note = recording(run_dir, progress.on_state)
         with deploy(self._spec(controls), run_dir.path, on_state=note) as swarm:
             for cell in self.cells:
                 if cell.p == 0:
@@ -138,7 +120,11 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
             how=how,
             predicted_s=predicted_s,
             history=run_dir.history,
-            args=self._client_args(swarm, cell, arm, run_dir),
+            args={
+                **self.client_args(arm),
+                **self._args_of(cell, run_dir.states_path(cell.name, arm)),
+                "initial_peers": swarm.initial_peers,
+            },
             bound_s=self._bound_s(arm, cell, how, predicted_s),
             seed=self.seed + repeat,
         )
@@ -176,22 +162,15 @@ The paper's table of unreliable servers on a real swarm of {self.checkpoint.mode
         costs = fit_failure_costs([history for history, _ in failures], [seconds for _, seconds in failures])
         return expected_s(arm, cell.length, cell.p, Costs(step_s, *costs))
 
-    def _client_args(self, swarm: Swarm, cell: Cell, arm: str, run_dir: RunDir) -> dict[str, Any]:
+    def _args_of(self, cell: Cell, states_path: Path) -> dict[str, Any]:
         prefix = prompts(self.checkpoint, 1, 1, self.seed).tolist()
         return {
-            "arm": arm,
-            "model_path": str(self.checkpoint.path),
-            "quant": self.swarm.quant,
-            "dht_prefix": self.checkpoint.dht_prefix,
-            "initial_peers": swarm.initial_peers,
             "prefix_ids": prefix,
             "length": cell.length,
-            "client": self.client,
-            "recovery": self.recovery,
             # what the plain client reads
             "prompt_ids": prefix,
             "work": {"new_tokens": cell.length},
-            "states_path": str(run_dir.states_path(cell.name, arm).resolve()),
+            "states_path": str(states_path.resolve()),
         }
 
     def _spec(self, controls: dict[str, ResetControl]) -> SwarmSpec:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from swarmlab.analysis.failure_rates_model import N_STAGES
 from swarmlab.errors import BadInput
-from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failure_rates import FailureRates
+from swarmlab.scenarios.swarm_of_run import given
 from swarmlab.settings import RunSettings
 
 
@@ -14,11 +14,13 @@ def build_failure_rates(settings: RunSettings) -> FailureRates:
 
     :raises BadInput: before anything is started
     """
-    checkpoint, grid = checkpoint_of(settings), settings.rates
-    if checkpoint.n_blocks < N_STAGES:
-        raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {N_STAGES}")
+    shared, grid = given(settings), settings.rates
+    n_blocks = shared["checkpoint"].n_blocks
+    if n_blocks < N_STAGES:
+        raise BadInput("model.n_blocks", n_blocks, f"at least {N_STAGES}")
     experiment = FailureRates(
-        **common(settings, checkpoint),
+        **shared,
+        throughput_tps=settings.swarm.throughput_tps,
         lengths=grid.lengths,
         rates=grid.rates,
         repeats=grid.repeats,

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
-from swarmlab.bridge.models import Checkpoint
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios import rebalance_plan as plan
 from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.real_swarm import OnRealSwarm
 from swarmlab.scenarios.rebalance_arm import ArmRun
 from swarmlab.scenarios.rebalance_watch import warm_up
 from swarmlab.swarm.rebalancing import RebalanceSettings
-from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.swarm.spec import ServerSpec, validate
 from swarmlab.types import Span
 from swarmlab.workload.requests import Bounds
 
@@ -27,33 +26,18 @@ START_S, SLOW_S = 30.0, 40.0  # of one swarm, and of one slow move beside its bl
 SLOW_ARMS = ("petals", "swarmlab")
 
 
-@dataclass(frozen=True)
-class Rebalance:
-    """One run of the experiment.
+@dataclass(frozen=True, kw_only=True)
+class Rebalance(OnRealSwarm):
+    """One run of the experiment; clients are those of swarmlab in every arm.
 
-    :param swarm: how servers are started; who they are follows from the experiment
-    :param client: fields of petals' ClientConfig
-    :param recovery: RecoverySettings by name; clients are those of swarmlab in every arm
     :param deadline_s: for one session
     """
 
-    checkpoint: Checkpoint
     scenarios: Sequence[str]
-    arms: Sequence[str]
-    swarm: SwarmSpec
     settings: RebalanceSettings
-    client: dict[str, Any]
-    recovery: dict[str, Any]
     bounds: Bounds
     deadline_s: float
     tolerance: float
-    seed: int
-
-    world: Literal["real"] = "real"
-
-    @property
-    def model(self) -> dict[str, Any]:
-        return self.checkpoint.identity
 
     @property
     def parts(self) -> list[str]:
@@ -101,10 +85,8 @@ Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_bl
             raise BadInput("model.n_blocks", self.checkpoint.n_blocks, f"a multiple of {plan.UNITS}")
         if not self.n_units:
             raise BadInput("arms", self.arms, f"for {plan.SLOW_DISK}: some of {', '.join(SLOW_ARMS)}")
-        needed = self.settings.clients * self.bounds.most_cache_tokens
-        if self.swarm.attn_cache_tokens < needed:
-            allowed = f"at least {needed} for {self.settings.clients} clients"
-            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        clients = self.settings.clients
+        self.require_cache(clients * self.bounds.most_cache_tokens, f"for {clients} clients")
         places = [place.scaled(self.checkpoint.n_blocks) for place in (*plan.SWARM, plan.WIDE)]
         # petals places them itself; what counts here is memory, and that they cover the model
         servers = tuple(
@@ -122,12 +104,7 @@ Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_bl
             settings=self.settings,
             bounds=self.bounds,
             client_args={
-                "arm": "swarmlab",
-                "model_path": str(self.checkpoint.path),
-                "quant": self.swarm.quant,
-                "dht_prefix": self.checkpoint.dht_prefix,
-                "client": self.client,
-                "recovery": self.recovery,
+                **self.client_args("swarmlab"),
                 "tolerance": self.tolerance,
                 "states_dir": str((run_dir.path / "states").resolve()),
             },

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from swarmlab.errors import BadInput
-from swarmlab.scenarios.failover_build import checkpoint_of, swarm_spec
 from swarmlab.scenarios.rebalance import Rebalance
 from swarmlab.scenarios.rebalance_plan import SCENARIOS, SLOW_DISK
 from swarmlab.scenarios.sim_vs_real import SimVsReal, stored_run
+from swarmlab.scenarios.swarm_of_run import given
 from swarmlab.settings import RunSettings
 from swarmlab.swarm.rebalancing import RebalanceSettings
 from swarmlab.workload.requests import Bounds
@@ -26,22 +26,17 @@ def build_rebalance(settings: RunSettings) -> Rebalance:
 
     :raises BadInput: before anything is started
     """
-    checkpoint, soak = checkpoint_of(settings), settings.soak
+    soak = settings.soak
     experiment = Rebalance(
-        checkpoint=checkpoint,
+        **given(settings),
         scenarios=_chosen(settings.scenarios, DEFAULT.get(settings.experiment, SCENARIOS)),
-        arms=settings.arms,
-        swarm=swarm_spec(settings, checkpoint),
         settings=settings.rebalance,
-        client=settings.client.as_petals(),
-        recovery=asdict(settings.recovery_settings()),
         bounds=Bounds(
             prompt_tokens=(soak.prompt_tokens_min, soak.prompt_tokens_max),
             new_tokens=(soak.new_tokens_min, soak.new_tokens_max),
         ),
         deadline_s=settings.deadline_s,
         tolerance=settings.tolerance,
-        seed=settings.seed,
     )
     experiment.check()
     return experiment

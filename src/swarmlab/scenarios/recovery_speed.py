@@ -8,54 +8,40 @@ failure. The swarm is whole, and every server has served something, before the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
 
 from swarmlab.analysis.recovery_speed_grid import Cell
-from swarmlab.bridge.models import Checkpoint, prompts
+from swarmlab.bridge.models import prompts
 from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.real_swarm import OnRealSwarm, recording
 from swarmlab.scenarios.recovery_speed_arm import SpeedArm
 from swarmlab.swarm.deploy import deploy
-from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.swarm.spec import SwarmSpec, validate
 from swarmlab.types import Span
 
 MARGIN_TOKENS = 64  # beyond the history, of a session
 SESSION_S = 5.0  # with the tiny model, most of it for servers that start again
 
 
-@dataclass(frozen=True)
-class RecoverySpeed:
+@dataclass(frozen=True, kw_only=True)
+class RecoverySpeed(OnRealSwarm):
     """One run of the experiment.
 
     :param cells: of each arm
     :param servers: name and blocks of each
     :param repeats: failures per cell and arm
-    :param client: fields of petals' ClientConfig
-    :param recovery: RecoverySettings by name
     :param deadline_s: for one session
     """
 
-    checkpoint: Checkpoint
-    arms: Sequence[str]
     cells: Mapping[str, Sequence[Cell]]
     repeats: int
     servers: dict[str, Span]
-    swarm: SwarmSpec
     throughput_tps: float
-    client: dict[str, Any]
-    recovery: dict[str, Any]
     deadline_s: float
     tolerance: float
     floor_repeats: int
-    seed: int
-
-    world: Literal["real"] = "real"
-
-    @property
-    def model(self) -> dict[str, Any]:
-        return self.checkpoint.identity
 
     @property
     def parts(self) -> list[str]:
@@ -77,7 +63,7 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
         """
         :raises BadInput: before anything is started
         """
-        validate(self._spec())
+        validate(self._spec)
         longest = max(cell.history for cells in self.cells.values() for cell in cells) + MARGIN_TOKENS
         if longest > self.checkpoint.max_tokens:
             allowed = f"{MARGIN_TOKENS} less than the {self.checkpoint.max_tokens} positions of the model"
@@ -86,9 +72,7 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
         if self.floor_repeats < 1:
             raise BadInput("floor_repeats", self.floor_repeats, "at least 1: recoveries are compared with it")
         # one span of the session, the floor, and a standby may be at the same server
-        if self.swarm.attn_cache_tokens < 3 * longest:
-            allowed = f"at least {3 * longest} (three sessions at once)"
-            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        self.require_cache(3 * longest, "(three sessions at once)")
 
     def run(self, run_dir: RunDir, progress: Progress) -> None:
         """Run everything and record it; judging comes later, from the run folder.
@@ -96,12 +80,11 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
         :raises SwarmFailed: if servers do not start or come back
         """
 
-        def note(name: str, state: str, detail: str) -> None:
-            run_dir.history.write("servers", "", server=name, state=state, detail=detail)
+        def show(name: str, state: str, detail: str) -> None:
             if state == "failed":
                 progress.on_state(name, state, detail)
 
-        with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
+        with deploy(self._spec, run_dir.path, on_state=recording(run_dir, show)) as swarm:
             for arm in self.arms:
                 SpeedArm(
                     swarm=swarm,
@@ -109,27 +92,17 @@ Recovery speed on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n
                     cells=self.cells[arm],
                     repeats=self.repeats,
                     history=run_dir.history,
-                    args=self._client_args(swarm.initial_peers, arm),
+                    args={
+                        **self.client_args(arm),
+                        "initial_peers": swarm.initial_peers,
+                        "floor_repeats": self.floor_repeats,
+                        "tolerance": self.tolerance,
+                        "seed": self.seed,
+                    },
                     deadline_s=self.deadline_s,
                     progress=progress,
                 ).run()
 
-    def _client_args(self, initial_peers: list[str], arm: str) -> dict[str, Any]:
-        return {
-            "arm": arm,
-            "model_path": str(self.checkpoint.path),
-            "quant": self.swarm.quant,
-            "dht_prefix": self.checkpoint.dht_prefix,
-            "initial_peers": initial_peers,
-            "client": self.client,
-            "recovery": self.recovery,
-            "floor_repeats": self.floor_repeats,
-            "tolerance": self.tolerance,
-            "seed": self.seed,
-        }
-
+    @property
     def _spec(self) -> SwarmSpec:
-        servers = tuple(
-            ServerSpec(name, span, throughput_tps=self.throughput_tps) for name, span in self.servers.items()
-        )
-        return replace(self.swarm, servers=servers)
+        return self.with_servers(self.servers, self.throughput_tps)

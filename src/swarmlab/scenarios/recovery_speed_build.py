@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from swarmlab.analysis.recovery_speed_grid import cells_of
 from swarmlab.errors import BadInput
-from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failover_files import UNITS, scale
 from swarmlab.scenarios.recovery_speed import RecoverySpeed
+from swarmlab.scenarios.swarm_of_run import given
 from swarmlab.settings import RunSettings
 
 # In sixteenths of the model: three spans, each held twice.
@@ -20,14 +20,16 @@ def build_recovery_speed(settings: RunSettings) -> RecoverySpeed:
 
     :raises BadInput: before anything is started
     """
-    checkpoint, speed = checkpoint_of(settings), settings.speed
-    if checkpoint.n_blocks < UNITS:
-        raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
+    shared, speed = given(settings), settings.speed
+    n_blocks = shared["checkpoint"].n_blocks
+    if n_blocks < UNITS:
+        raise BadInput("model.n_blocks", n_blocks, f"at least {UNITS}")
     experiment = RecoverySpeed(
-        **common(settings, checkpoint),
+        **shared,
+        throughput_tps=settings.swarm.throughput_tps,
         cells={arm: cells_of(arm, asdict(speed)) for arm in settings.arms},
         repeats=speed.repeats,
-        servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
+        servers={name: scale(start, end, n_blocks) for name, (start, end) in SERVERS.items()},
         deadline_s=settings.deadline_s,
         tolerance=settings.tolerance,
         floor_repeats=settings.floor_repeats,

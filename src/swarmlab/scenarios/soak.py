@@ -8,21 +8,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
 
-from swarmlab.bridge.models import Checkpoint
 from swarmlab.errors import BadInput, SwarmFailed
 from swarmlab.faults.nemesis import NemesisSettings
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
+from swarmlab.scenarios.real_swarm import OnRealSwarm, recording
 from swarmlab.scenarios.soak_client import SCENARIO, SoakClient
 from swarmlab.scenarios.soak_nemesis import Nemesis
 from swarmlab.swarm.deploy import Swarm, deploy
 from swarmlab.swarm.leaks import Inventory, Stocktaker
-from swarmlab.swarm.spec import ServerSpec, SwarmSpec, validate
+from swarmlab.swarm.spec import SwarmSpec, validate
 from swarmlab.types import Span
 from swarmlab.workload.requests import Bounds
 
@@ -30,39 +28,25 @@ TELL_S = 20.0
 LEAVE_S, POLL_S = 10.0, 0.2
 
 
-@dataclass(frozen=True)
-class Soak:
+@dataclass(frozen=True, kw_only=True)
+class Soak(OnRealSwarm):
     """One run of the experiment.
 
     :param servers: name and blocks of each
     :param clients: per arm, each a process of its own; all arms at the same time
-    :param client: fields of petals' ClientConfig
-    :param recovery: RecoverySettings by name
     :param duration_s: how long sessions are begun
     :param deadline_s: for one session
     :param tolerance: largest difference of hidden states of size 1
     """
 
-    checkpoint: Checkpoint
-    arms: Sequence[str]
     servers: Mapping[str, Span]
-    swarm: SwarmSpec
     throughput_tps: float
     clients: int
-    client: dict[str, Any]
-    recovery: dict[str, Any]
     nemesis: NemesisSettings
     bounds: Bounds
     duration_s: float
     deadline_s: float
     tolerance: float
-    seed: int
-
-    world: Literal["real"] = "real"
-
-    @property
-    def model(self) -> dict[str, Any]:
-        return self.checkpoint.identity
 
     @property
     def parts(self) -> list[str]:
@@ -85,11 +69,8 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
         """
         :raises BadInput: before anything is started
         """
-        validate(self._spec())
-        needed = self.n_units * self.bounds.most_cache_tokens
-        if self.swarm.attn_cache_tokens < needed:
-            allowed = f"at least {needed} for {self.n_units} clients"
-            raise BadInput("swarm.attn_cache_tokens", self.swarm.attn_cache_tokens, allowed)
+        validate(self._spec)
+        self.require_cache(self.n_units * self.bounds.most_cache_tokens, f"for {self.n_units} clients")
         longest = self.bounds.prompt_tokens[1] + self.bounds.new_tokens[1]
         if longest > self.checkpoint.max_tokens:
             allowed = f"prompt and new tokens within the {self.checkpoint.max_tokens} of the model"
@@ -100,8 +81,13 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
 
         :raises SwarmFailed: if servers do not start or come back
         """
-        note = partial(_note_state, run_dir, progress, ready := threading.Event())
-        with deploy(self._spec(), run_dir.path, on_state=note) as swarm:
+        ready = threading.Event()
+
+        def show(name: str, state: str, detail: str) -> None:
+            if not ready.is_set():  # there are too many in the soak
+                progress.on_state(name, state, detail)
+
+        with deploy(self._spec, run_dir.path, on_state=recording(run_dir, show)) as swarm:
             ready.set()
             stock = Stocktaker(swarm.temp_dir)
             before = self._count("start", run_dir, stock)
@@ -124,7 +110,12 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
                 name=f"{arm}-{number}",
                 number=number,
                 history=run_dir.history,
-                args=self._client_args(swarm, arm, run_dir.path / "states"),
+                args={
+                    **self.client_args(arm),
+                    "initial_peers": swarm.initial_peers,
+                    "tolerance": self.tolerance,
+                    "states_dir": str((run_dir.path / "states").resolve()),
+                },
                 bounds=self.bounds,
                 seed=self.seed,
                 until_s=until_s,
@@ -174,24 +165,9 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
             stock.take()  # what a server bound elsewhere is known as its only while it lives
             time.sleep(min(TELL_S, left_s))
 
-    def _client_args(self, swarm: Swarm, arm: str, states_dir: Path) -> dict[str, Any]:
-        return {
-            "arm": arm,
-            "model_path": str(self.checkpoint.path),
-            "quant": self.swarm.quant,
-            "dht_prefix": self.checkpoint.dht_prefix,
-            "initial_peers": swarm.initial_peers,
-            "client": self.client,
-            "recovery": self.recovery,
-            "tolerance": self.tolerance,
-            "states_dir": str(states_dir.resolve()),
-        }
-
+    @property
     def _spec(self) -> SwarmSpec:
-        servers = tuple(
-            ServerSpec(name, span, throughput_tps=self.throughput_tps) for name, span in self.servers.items()
-        )
-        return replace(self.swarm, servers=servers)
+        return self.with_servers(self.servers, self.throughput_tps)
 
     @staticmethod
     def _count(
@@ -204,12 +180,3 @@ Failover soak on a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_
             inventory = stock.take()
         run_dir.history.write("leaks", "", scenario=SCENARIO, moment=moment, **asdict(inventory))
         return inventory
-
-
-def _note_state(
-    run_dir: RunDir, progress: Progress, ready: threading.Event, name: str, state: str, detail: str
-) -> None:
-    """Record every change of a process's state; show those before the soak, there are too many in it."""
-    run_dir.history.write("servers", "", server=name, state=state, detail=detail)
-    if not ready.is_set():
-        progress.on_state(name, state, detail)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from swarmlab.errors import BadInput
 from swarmlab.faults.nemesis import NemesisSettings
-from swarmlab.scenarios.failover_build import checkpoint_of, common
 from swarmlab.scenarios.failover_files import UNITS, scale
 from swarmlab.scenarios.soak import Soak
+from swarmlab.scenarios.swarm_of_run import given
 from swarmlab.settings import RunSettings
 from swarmlab.workload.requests import Bounds
 
@@ -29,12 +29,14 @@ def build_soak(settings: RunSettings) -> Soak:
 
     :raises BadInput: before anything is started
     """
-    checkpoint, soak = checkpoint_of(settings), settings.soak
-    if checkpoint.n_blocks < UNITS:
-        raise BadInput("model.n_blocks", checkpoint.n_blocks, f"at least {UNITS}")
+    shared, soak = given(settings), settings.soak
+    n_blocks = shared["checkpoint"].n_blocks
+    if n_blocks < UNITS:
+        raise BadInput("model.n_blocks", n_blocks, f"at least {UNITS}")
     experiment = Soak(
-        **common(settings, checkpoint),
-        servers={name: scale(start, end, checkpoint.n_blocks) for name, (start, end) in SERVERS.items()},
+        **shared,
+        throughput_tps=settings.swarm.throughput_tps,
+        servers={name: scale(start, end, n_blocks) for name, (start, end) in SERVERS.items()},
         clients=soak.clients,
         nemesis=NemesisSettings(
             failures_per_minute=soak.failures_per_minute,
