@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
@@ -11,6 +11,7 @@ from swarmlab.errors import BadInput
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.placement_arms import arm_of, record
+from swarmlab.sim.client_settings import SimClients
 from swarmlab.sim.oracle import ORACLE
 from swarmlab.sim.population import Member
 from swarmlab.sim.recorded import recorded
@@ -72,7 +73,7 @@ class SimulatedSwarm:
                 members = self.draw(settings, seed)
                 for arm in (OPTIMAL, *self.arms):
                     progress.begin(scenario, arm)
-                    events = play(arm, members, tuple(asdict(news_free(settings, arm)).items()))
+                    events = play(arm, members, told(settings, arm))
                     record(run_dir, events, scenario=scenario, repeat=repeat)
                     progress.end(scenario, arm, "done", f"population {repeat}: {_words(events)}")
 
@@ -92,17 +93,17 @@ def drawn_or_recorded(sim: SimSettings, draw: Draw) -> tuple[SimSettings, Draw]:
     ), lambda _sim, _seed: found.members
 
 
-def news_free(settings: SimSettings, arm: str) -> SimSettings:
-    """The settings that matter to an arm: bounds and the oracle do not depend on what servers are told, or when."""
+def told(settings: SimSettings, arm: str) -> SimSettings:
+    """The settings that matter to an arm: bounds and the oracle do not depend on what servers are told, or when, and
+    bounds not on who asks for tokens.
+    """
     if arm not in (OPTIMAL, ORACLE):
         return settings
-    return replace(settings, announce_delay_s=0.0, view_age_s=0.0, lapses_per_hour=0.0)
+    clients = SimClients() if arm == OPTIMAL else settings.clients
+    return replace(settings, announce_delay_s=0.0, view_age_s=0.0, lapses_per_hour=0.0, clients=clients)
 
 
-def _play(
-    seed: int, arm: str, members: tuple[Member, ...], settings: tuple[tuple[str, Any], ...]
-) -> Sequence[Event]:
-    sim = SimSettings(**dict(settings))
+def _play(seed: int, arm: str, members: tuple[Member, ...], sim: SimSettings) -> Sequence[Event]:
     if arm != OPTIMAL:
         return simulate(sim, members, arm_of(arm), seed)
     return [

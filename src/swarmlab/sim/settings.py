@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from swarmlab.errors import BadInput
+from swarmlab.sim.client_settings import SimClients, check_clients
 
 WHOLE = {"n_blocks": 1, "n_servers": 1, "repeats": 1, "capacity_min": 1, "active_min": 1, "optimum_kicks": 0}
 POSITIVE = (
@@ -18,7 +19,7 @@ NOT_NEGATIVE = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(unsafe_hash=True)
 class SimSettings:
     """One simulated swarm and how it is watched.
 
@@ -42,6 +43,7 @@ class SimSettings:
     :param crash_share: share of the servers that leave by crashing, their records staying until they expire
     :param from_record: a run folder of +exp=record_dht, or its views.jsonl: its servers instead of drawn ones
     :param optimum_kicks: effort of the search for the best placement; its upper bound does not depend on it
+    :param clients: who asks the swarm for tokens; nobody by default
     """
 
     n_blocks: int = 70
@@ -75,6 +77,7 @@ class SimSettings:
     crash_share: float = 0.0
     optimum_kicks: int = 50
     from_record: str | None = None
+    clients: SimClients = field(default_factory=SimClients)
 
 
 @dataclass
@@ -127,6 +130,7 @@ def check(settings: SimSettings) -> None:
         raise BadInput(
             "sim.warm_up_s", settings.warm_up_s, f"less than sim.duration_s, {settings.duration_s:g}"
         )
+    check_clients(settings.clients)
 
 
 def _ordered(low: int, name: str, value: int, high: int) -> None:

@@ -19,6 +19,8 @@ from swarmlab.sim.oracle import Oracle, Truth
 from swarmlab.types import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from simpy.events import ProcessGenerator
 
     from swarmlab.placement.layout import Floats
@@ -61,6 +63,7 @@ class World:
     :param present: servers that are in the swarm, by name
     :param lives: all servers of the population, there or not
     :param history: what has happened, in order
+    :param observers: told of each change of what a server serves, by its name and its blocks (None for none)
     """
 
     arm: Arm
@@ -72,6 +75,7 @@ class World:
     loading: set[str] = field(default_factory=set)
     lives: list[ServerLife] = field(default_factory=list, repr=False)
     history: list[Event] = field(default_factory=list)
+    observers: list[Callable[[str, Span | None], None]] = field(default_factory=list, repr=False)
     n_checks: int = 0
 
     def __post_init__(self) -> None:
@@ -104,6 +108,8 @@ class World:
         if span is not None:
             self.serving[name] = span
             self._holders[span.start : span.end] += 1
+        for observe in self.observers:
+            observe(name, span)
 
     def watch_holes(self) -> None:
         """A server has gone: if some block has nobody now, looks between checks matter until it has somebody.
