@@ -25,3 +25,12 @@ def read_expected(exp: str, path: Path | None = None) -> dict[str, Any]:
     if not isinstance(expected, dict):
         raise BadInput("expected", str(source), "a YAML mapping")
     return expected
+
+
+def require_mappings(expected: dict[str, Any], *names: str) -> None:
+    """
+    :raises BadInput: if one of what a judge looks up by name is not there
+    """
+    for name in names:
+        if not isinstance(expected.get(name), dict):
+            raise BadInput("expected", name, f"a mapping called {name}")

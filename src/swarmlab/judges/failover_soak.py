@@ -9,6 +9,7 @@ from swarmlab.analysis.checks import Finding, Verdict, assume, expect, guard
 from swarmlab.analysis.plots.soak import soak_figure
 from swarmlab.analysis.soak_table import soak_table
 from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
 
@@ -25,7 +26,8 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
     """
     :raises BadInput: if ``expected`` lacks arms or ``failures_per_minute``
     """
-    if not isinstance(expected.get("arms"), dict) or "failures_per_minute" not in expected:
+    require_mappings(expected, "arms")
+    if "failures_per_minute" not in expected:
         raise BadInput("expected", sorted(expected), "arms, and failures_per_minute")
     arms: dict[str, dict[str, Any]] = {}
 

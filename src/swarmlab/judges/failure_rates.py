@@ -12,7 +12,7 @@ from swarmlab.analysis.failure_rates_checks import check_failure_rates
 from swarmlab.analysis.failure_rates_table import failure_rates_table
 from swarmlab.analysis.plots.failure_rates import failure_rates_figure
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
 
@@ -29,9 +29,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` lacks ``cells`` or ``arms``
     """
-    for name in ("cells", "arms"):
-        if not isinstance(expected.get(name), dict):
-            raise BadInput("expected", name, f"a mapping called {name}")
+    require_mappings(expected, "cells", "arms")
     numbers: dict[str, Any] = {"arms": {}, "scenarios": {}}
 
     def findings() -> Iterator[Finding]:

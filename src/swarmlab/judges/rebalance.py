@@ -12,7 +12,7 @@ from swarmlab.analysis.checks import expect, guard
 from swarmlab.analysis.plots.rebalance import rebalance_figures
 from swarmlab.analysis.plots.repeats import Runs, arms_panels, repeats_figure, scenario_panels
 from swarmlab.analysis.rebalance_tables import load_table, moves_table
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
 
@@ -46,8 +46,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` has no scenarios
     """
-    if not isinstance(expected.get("scenarios"), dict):
-        raise BadInput("expected", "scenarios", "scenarios, each with arms")
+    require_mappings(expected, "scenarios")
     arms: dict[str, Any] = {}
     scenarios: dict[str, Any] = {}
 

@@ -12,7 +12,7 @@ from swarmlab.analysis.recovery_speed import measure as measure_recovery_speed
 from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
 from swarmlab.analysis.recovery_speed_grid import cells_of
 from swarmlab.analysis.recovery_speed_table import recovery_speed_table
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
 
@@ -29,9 +29,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` lacks ``all`` or ``cells``
     """
-    for name in ("all", "cells"):
-        if not isinstance(expected.get(name), dict):
-            raise BadInput("expected", name, f"a mapping called {name}")
+    require_mappings(expected, "all", "cells")
     numbers: dict[str, Any] = {"arms": {}, "scenarios": {}}
 
     def findings() -> Iterator[Finding]:

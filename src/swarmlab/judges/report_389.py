@@ -9,7 +9,7 @@ from swarmlab.analysis.balance_checks import check_plan
 from swarmlab.analysis.balance_tables import replay_table
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import view_figure
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun
 
@@ -30,8 +30,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` has no scenarios
     """
-    if not isinstance(expected.get("scenarios"), dict):
-        raise BadInput("expected", "scenarios", "scenarios, each with arms")
+    require_mappings(expected, "scenarios")
     scenarios: dict[str, Any] = {}
     arms: dict[str, dict[str, Any]] = {}
 

@@ -12,7 +12,7 @@ from swarmlab.analysis.balance_checks import check_plan
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.scale import scale_figure
 from swarmlab.analysis.tables import number
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` lacks ``arms`` or ``scenarios``
     """
-    for name in ("arms", "scenarios"):
-        if not isinstance(expected.get(name), dict):
-            raise BadInput("expected", name, f"a mapping called {name}")
+    require_mappings(expected, "arms", "scenarios")
     numbers: dict[str, Any] = {"arms": {}, "scenarios": {}}
 
     def findings() -> Iterator[Finding]:

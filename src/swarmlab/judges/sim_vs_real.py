@@ -9,7 +9,7 @@ from swarmlab.analysis.checks import assume, guard
 from swarmlab.analysis.plots.repeats import Runs, arms_panels, repeats_figure
 from swarmlab.analysis.plots.sim_vs_real import agreement_figure
 from swarmlab.analysis.rebalance_tables import agreement_table
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun
 
@@ -35,8 +35,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` has no tolerances
     """
-    if not isinstance(expected.get("agreement"), dict):
-        raise BadInput("expected", "agreement", "metrics, each with absolute and relative")
+    require_mappings(expected, "agreement")
     arms: dict[str, Any] = {}
 
     def findings() -> Iterator[Finding]:

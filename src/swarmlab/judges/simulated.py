@@ -12,7 +12,7 @@ from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.balance import balance_figure
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.analysis.plots.sweep import Axis, is_sweep, sweep_figure
-from swarmlab.errors import BadInput
+from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun, Run
 
@@ -34,8 +34,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
     :raises BadInput: if ``expected`` has no scenarios
     """
-    if not isinstance(expected.get("scenarios"), dict):
-        raise BadInput("expected", "scenarios", "scenarios, each with arms")
+    require_mappings(expected, "scenarios")
     scenarios: dict[str, Any] = {}
 
     def findings() -> Iterator[Finding]:
