@@ -11,7 +11,7 @@ from swarmlab.recovery.settings import RecoverySettings
 
 WHOLE = {"n_clients": 0, "n_sites": 1, "prompt_tokens": 1, "new_tokens": 1}
 MOST_CLIENTS = 10_000
-POSITIVE = ("step_tps", "view_age_s", "patience_s")
+POSITIVE = ("step_tps", "view_age_s")
 NOT_NEGATIVE = ("pause_s", "rtt_min_s", "rtt_max_s", "detect_s")
 
 
@@ -57,6 +57,8 @@ def check_clients(clients: SimClients) -> None:
         if not math.isfinite(values[name]) or values[name] < 0 or (name in POSITIVE and values[name] == 0):
             allowed = "a number above 0" if name in POSITIVE else "0 or more"
             raise BadInput(f"sim.clients.{name}", values[name], allowed)
+    if not 1 <= clients.patience_s < math.inf:
+        raise BadInput("sim.clients.patience_s", clients.patience_s, "a number of at least 1")
     if not clients.rtt_min_s <= clients.rtt_max_s <= MAX_RTT_S:
         allowed = f"at least sim.clients.rtt_min_s, {clients.rtt_min_s:g}, at most {MAX_RTT_S:g}"
         raise BadInput("sim.clients.rtt_max_s", clients.rtt_max_s, allowed)

@@ -65,7 +65,7 @@ def generator(seed: int, *concern: int) -> np.random.Generator:
 
 
 # Concerns; per-server streams append the server's place in the population.
-THROUGHPUTS, LIFETIMES, CHECKS, POLICIES, DELAYS, LAPSES = range(6)
+THROUGHPUTS, LIFETIMES, CHECKS, POLICIES, DELAYS, LAPSES, CLIENTS, DISTANCES = range(8)
 
 
 def sine_members(settings: SimSettings, seed: int) -> tuple[Member, ...]:

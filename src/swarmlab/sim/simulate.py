@@ -11,6 +11,7 @@ import numpy as np
 
 from swarmlab.placement.problem import Placement, Problem
 from swarmlab.placement.search import good_placement, relaxed_bound
+from swarmlab.sim.clients import Traffic
 from swarmlab.sim.oracle import Oracle
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import TIME_DIGITS, Arm, World
@@ -44,6 +45,8 @@ def run_world(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: 
     for index, member in enumerate(members):
         world.env.process(ServerLife(world, member, index).run())
     world.env.process(world.sample())
+    if settings.clients.n_clients:
+        Traffic(world, members).begin()
     with _garbage_rarely():
         world.env.run(until=settings.duration_s)
     return world
