@@ -14,6 +14,7 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge.events import EventLog, read_events  # noqa: E402
+from swarmlab.bridge.serving import first_look  # noqa: E402
 from swarmlab.bridge.serving import outlook as module  # noqa: E402
 from swarmlab.bridge.serving.outlook import Outlook  # noqa: E402
 from swarmlab.placement.memory import Gone, Memory  # noqa: E402
@@ -66,6 +67,7 @@ def decided(intent=None, **more):
 def _no_waiting(monkeypatch):
     monkeypatch.setattr(module, "RETRY_S", 0.0)
     monkeypatch.setattr(module, "POLL_S", 0.0)
+    monkeypatch.setattr(first_look, "FIRST_WAIT_S", 0.0)
 
 
 def test_a_dht_that_fails_once_is_asked_again(tmp_path):
@@ -165,3 +167,31 @@ def test_a_server_that_has_announced_itself_since_it_was_gone_fills_the_gap(tmp_
     why = stage.outlook.objections(ME, OLD, decision, MOVE, view(TWIN, dead))((0, 1))
     assert why is not None
     assert "filled the gap" in why
+
+
+FULL = (TWIN, ServerRecord("peer", Span(2, 4), 5.0))
+
+
+def test_who_joins_looks_again_when_the_dht_is_slow_or_shows_too_little(tmp_path):
+    stage = Stage(tmp_path, TimeoutError("slow"), view(), view(TWIN), view(*FULL))
+    assert stage.outlook.look_to_join() == view(*FULL)
+    rows = [row for row in read_events(stage.path)[0] if "before joining" in row["line"]]
+    assert [row["blocks_of_nobody"] for row in rows] == [[0, 1, 2, 3], [2, 3], []]
+
+
+def test_the_first_of_a_swarm_joins_one_that_is_empty(tmp_path):
+    stage = Stage(tmp_path, view())
+    assert stage.outlook.look_to_join() == view()
+
+
+def test_who_never_sees_the_swarm_ends_with_a_reason_after_a_few_looks(tmp_path):
+    stage = Stage(tmp_path, TimeoutError("slow"))
+    with pytest.raises(ConnectionError, match="6 looks"):
+        stage.outlook.look_to_join()
+
+
+def test_who_is_told_to_end_looks_no_more(tmp_path):
+    stage = Stage(tmp_path, TimeoutError("slow"))
+    stage.stopping.set()
+    with pytest.raises(ConnectionError, match="1 looks"):
+        stage.outlook.look_to_join()

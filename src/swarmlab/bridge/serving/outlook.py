@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from swarmlab.bridge.events import EventLog
+from swarmlab.bridge.serving import first_look
 from swarmlab.bridge.serving.dht_port import DhtPort
 from swarmlab.placement.grace import without_gone
 from swarmlab.placement.memory import Memory
@@ -44,6 +45,25 @@ class Outlook:
             if left and self._stopping.wait(RETRY_S):
                 break
         return None
+
+    def look_to_join(self) -> SwarmView:
+        """The swarm as it can be believed by a server that knows nothing of it yet.
+
+        :raises ConnectionError: if it cannot be seen
+        """
+        looks: list[SwarmView | None] = []
+        while not first_look.is_settled(looks) and len(looks) < first_look.MOST_LOOKS:
+            if looks and self._stopping.wait(first_look.wait_s(len(looks))):
+                break
+            looks.append(view := self.look_patiently())
+            if view is not None:
+                missing = view.uncovered(serving_only=False)
+                line = f"look {len(looks)} before joining: {len(view.servers)} servers"
+                self._events.log("info", line, blocks_of_nobody=missing)
+        chosen = first_look.fullest(looks)
+        if chosen is None:
+            raise ConnectionError(f"the swarm was not seen in {len(looks)} looks: nothing to join")
+        return chosen
 
     def ask(self, policy: Policy, view: SwarmView, itself: Server, memory: Memory | None) -> Memory | None:
         """The memory, with what servers in doubt say themselves if the policy wants to know that."""
