@@ -17,7 +17,9 @@ from swarmlab.bridge import compat
 compat.apply()
 
 from swarmlab.bridge import server as module  # noqa: E402
+from swarmlab.bridge.serving import caretaker  # noqa: E402
 from swarmlab.bridge.serving.announcer import Statement  # noqa: E402
+from swarmlab.bridge.serving.caretaker import Caretaker  # noqa: E402
 from swarmlab.bridge.serving.gates import Gates  # noqa: E402
 from swarmlab.bridge.serving.mover import Result  # noqa: E402
 from swarmlab.bridge.serving.reload_account import CANCELLED, FAILED, MOVED, ROLLED_BACK, LoadMeter  # noqa: E402
@@ -66,7 +68,12 @@ class Stage:
         server.server_info = SimpleNamespace(throughput=10.0)
         server.mean_balance_check_period, server.strict_block_indices = PERIOD_S, None
         server.stop = threading.Event()
-        server.dht = SimpleNamespace(is_alive=lambda: True)
+        self.dht_alive = True
+        parts: tuple[Any, ...] = (
+            server._shelf, SimpleNamespace(serving=True), SimpleNamespace(is_alive=lambda: self.dht_alive),
+            server._events, server.stop,
+        )  # fmt: skip
+        server._caretaker = Caretaker(*parts)
         self.server = server
         plan = MemoryPlan(Mode.PREFETCH, 1, 2, "")
         monkeypatch.setattr(module, "plan_memory", lambda *_: plan)
@@ -98,6 +105,9 @@ class Stage:
 
     def look(self):
         return self.server._look()
+
+    def wait(self, wait_s):
+        return self.server._caretaker.wait(wait_s, self.server._must_check)
 
     def told(self, kind):
         return [row for name, row in self.rows if name == kind]
@@ -177,21 +187,21 @@ def test_a_move_decided_at_once_is_announced_as_the_policy_says(stage):
 
 @pytest.mark.parametrize("hole", [True, False])
 def test_between_checks_it_looks_for_blocks_that_nobody_serves(stage, monkeypatch, hole):
-    monkeypatch.setattr(module, "TICK_S", 0.005)
+    monkeypatch.setattr(caretaker, "TICK_S", 0.005)
     stage.server._policy, stage.hole = Swarmlab(watch_s=0.01), hole
     begun = time.monotonic()
-    assert not stage.server._pause(30.0 if hole else 0.1)
+    assert not stage.wait(30.0 if hole else 0.1)
     assert (time.monotonic() - begun < 30.0) or not hole
     assert stage.watched == 1 if hole else stage.watched > 1
 
 
 def test_after_a_setback_and_with_fixed_blocks_nothing_is_watched(stage, monkeypatch):
-    monkeypatch.setattr(module, "TICK_S", 0.005)
+    monkeypatch.setattr(caretaker, "TICK_S", 0.005)
     stage.server._policy, stage.hole = Swarmlab(watch_s=0.01), True
     stage.server._setbacks = 1
-    assert not stage.server._pause(0.05)
+    assert not stage.wait(0.05)
     stage.server._setbacks, stage.server.strict_block_indices = 0, range(4)
-    assert not stage.server._pause(0.05)
+    assert not stage.wait(0.05)
     assert stage.watched == 0
 
 
@@ -226,9 +236,9 @@ def test_a_swarm_that_cannot_be_seen_moves_nobody(stage):
 
 
 def test_a_server_whose_dht_has_died_cannot_be_reached_and_ends(stage):
-    stage.server.dht.is_alive = lambda: False
+    stage.dht_alive = False
     with pytest.raises(ConnectionError):
-        stage.server._pause(5.0)
+        stage.wait(5.0)
 
 
 def test_a_pinned_server_asks_nobody(stage):

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hivemind.utils import get_dht_time, get_logger
+from hivemind.utils import get_dht_time
 from petals.server import server as petals_server
 
 from swarmlab.bridge import children, graph_capture
@@ -24,11 +22,10 @@ from swarmlab.bridge.blocks import local_checkpoint, slow_disk
 from swarmlab.bridge.blocks.loader import BlockLoader
 from swarmlab.bridge.container import BlockContainer
 from swarmlab.bridge.events import EventLog
-from swarmlab.bridge.p2p_leftovers import remove_leftovers
 from swarmlab.bridge.serving.announcer import Announcer, Statement
+from swarmlab.bridge.serving.caretaker import Caretaker
 from swarmlab.bridge.serving.dht_port import DhtPort
 from swarmlab.bridge.serving.gates import Gates
-from swarmlab.bridge.serving.handler import BlockHandler
 from swarmlab.bridge.serving.loads import Loads
 from swarmlab.bridge.serving.memory_probe import plan_memory
 from swarmlab.bridge.serving.mover import Mover, Result, Tools, load_counted
@@ -43,10 +40,6 @@ from swarmlab.placement.policy import Server as Itself
 from swarmlab.placement.reload_plan import contiguous, plan_move
 from swarmlab.placement.swarmlab import Swarmlab
 from swarmlab.types import Decision, Intent, Span, SwarmView
-
-logger = get_logger(__name__)
-
-TICK_S = 1.0  # between two looks at whether the handlers are alive
 
 
 class Server(petals_server.Server):
@@ -86,10 +79,11 @@ class Server(petals_server.Server):
         first = Statement(None, Intent(decision.target, get_dht_time()))
         cache, follows = self._shelf.container.front.memory_cache, self._follows_plan
         self._announcer = Announcer(self, self._port, cache, first, follows_plan=follows)
+        self._caretaker = Caretaker(self._shelf, self._announcer, self._port, self._events, self.stop)
         try:
             self._join(decision)
             wait_s = self._usual_wait_s()
-            while not self._pause(wait_s):
+            while not self._caretaker.wait(wait_s, self._must_check):
                 wait_s = self._look()
         finally:
             self.stop.set()
@@ -104,7 +98,7 @@ class Server(petals_server.Server):
             return Decision(True, None, span, 0.0, 0.0, "pinned", "--block_indices")
         # servers that are started together should not all choose on the same view
         self.stop.wait(self._waits.uniform(0, 2 * self._policy.mean_choice_delay_s))
-        return self._policy.choose(self._outlook.look(), self._itself(None), self._rng)
+        return self._policy.choose(self._outlook.look_to_join(), self._itself(None), self._rng)
 
     def _join(self, decision: Decision) -> None:
         """Load the first span. Handlers are started before, so that they hold no copies of weights.
@@ -128,17 +122,6 @@ class Server(petals_server.Server):
         self._events.emit("reloads", **account.row(MOVED, span, "", self.server_info.throughput, None))
         self._tell_state("online")
 
-    def _pause(self, wait_s: float) -> bool:
-        """Wait, with an eye on the handlers; True if the server is to end."""
-        until = time.monotonic() + wait_s
-        while (left_s := until - time.monotonic()) > 0:
-            if self.stop.wait(min(left_s, TICK_S)):
-                return True
-            self._heal()
-            if self._must_check():
-                return False
-        return self.stop.is_set()
-
     def _must_check(self) -> bool:
         """Between two checks: whether some block has nobody. Not after moves that were not made: then it waits."""
         if not isinstance(self._policy, Asking) or self.strict_block_indices is not None or self._setbacks:
@@ -147,27 +130,6 @@ class Server(petals_server.Server):
             return False
         self._watched_s = time.monotonic()
         return self._outlook.must_check(self._policy, self._itself(self._here), self._memory)
-
-    def _heal(self) -> None:
-        """New handlers where one has died.
-
-        :raises ConnectionError: without the process through which all others reach this server: it has to end
-        :raises RuntimeError: if no handlers can be started any more, likewise
-        """
-        if not self.dht.is_alive():
-            raise ConnectionError("the DHT's process has died")
-        if not self._shelf.is_healthy:
-            with self._port.still():
-                if not self._shelf.heal():
-                    return
-            try:
-                remove_leftovers(self._port, BlockHandler)
-            except Exception as error:  # noqa: BLE001 - some streams then meet the dead handler, and are tried again
-                self._events.log(
-                    "warning", f"the dead handler may still be known: {type(error).__name__}: {error}"
-                )
-            self._announcer.memory_cache = self._shelf.container.front.memory_cache
-            self._events.log("warning", "a handler has died, all were started anew; the blocks stayed")
 
     def _look(self) -> float:
         """Check the balance once, and do what the policy says; the seconds until the next check."""
@@ -203,7 +165,7 @@ class Server(petals_server.Server):
         objections = self._outlook.objections(self._itself(here), here, decision, intent, view)
         mover = Mover(self._tools(), account, objections, intent.announced_at_s)
         plan = plan_move(here, target, memory.mode, announced=decision.intent is None)
-        result: Result = self._beside(lambda: mover.run(plan))
+        result: Result = self._caretaker.beside(lambda: mover.run(plan))
         self._span, self._intent = result.at, None
         if result.outcome == MOVED:
             self._setbacks = 0
@@ -221,7 +183,7 @@ class Server(petals_server.Server):
         here = self._here
         account = ReloadAccount(here, here, contiguous(self._shelf.blocks & set(here)))
         mover = Mover(self._tools(), account, lambda _: None)
-        if self._beside(lambda: mover.mend(here)):
+        if self._caretaker.beside(lambda: mover.mend(here)):
             self._setbacks = 0
             row = account.row(MENDED, here, "", self.server_info.throughput, None)
             self._events.emit("reloads", **row)
@@ -234,25 +196,6 @@ class Server(petals_server.Server):
         if self._setbacks == 0:
             return self._usual_wait_s()
         return wait_after_setbacks_s(self.mean_balance_check_period, self._setbacks)
-
-    def _beside(self, work: Callable[[], Any]) -> Any:
-        """The result of ``work``, done in a thread with an eye on the handlers.
-
-        :raises Exception: whatever ``work`` raises
-        """
-        done: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                done.set_exception(error)
-
-        threading.Thread(target=run, name="mover", daemon=True).start()
-        while not done.done():
-            wait([done], TICK_S)
-            self._heal()
-        return done.result()
 
     def _itself(self, span: Span | None) -> Itself:
         n_blocks: Any = self.num_blocks  # petals has made sure that it is a number

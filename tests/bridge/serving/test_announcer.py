@@ -156,3 +156,28 @@ def test_a_server_that_has_said_goodbye_says_nothing_more(dht):
 def test_a_server_without_any_blocks_has_nothing_to_say(dht):
     with pytest.raises(ValueError, match="nothing to say"):
         made(dht, online=None, wants=None)
+
+
+def test_while_it_cannot_serve_it_is_joining_where_it_was_whatever_else_is_said(dht):
+    announcer = made(dht)
+    announcer.say(Statement(Span(0, 4)))
+    announcer.serving = False
+    announcer.say_again()
+    assert (dht.me().span, dht.me().state, dht.me().intent) == (Span(0, 4), ServerState.JOINING, None)
+    move = going(2, 6)
+    announcer.say(Statement(Span(0, 4), move))
+    assert (dht.me().span, dht.me().state) == (Span(0, 4), ServerState.JOINING)
+    announcer.serving = True
+    announcer.say_again()
+    assert (dht.me().span, dht.me().state, dht.me().intent) == (Span(0, 4), ServerState.ONLINE, move)
+
+
+def test_one_that_ends_while_it_cannot_serve_is_offline_and_says_no_more(dht):
+    announcer = made(dht)
+    announcer.say(Statement(Span(0, 4)))
+    announcer.serving = False
+    announcer.say_again()
+    announcer.go_offline()
+    announcer.serving = True
+    assert announcer.say_again()
+    assert dht.me().state is ServerState.OFFLINE

@@ -109,6 +109,19 @@ def test_handlers_that_die_again_and_again_get_their_successors_later_and_later(
     assert stage.heal(), "a quiet minute makes up for it"
 
 
+def test_one_that_has_died_soon_is_trusted_again_when_it_has_outlived_the_pause(stage):
+    assert stage.shelf.is_proven
+    assert stage.heal()
+    assert stage.shelf.is_proven, "the first death may be chance"
+    stage.now_s += 1.0
+    assert stage.heal()
+    assert not stage.shelf.is_proven
+    stage.now_s += 2.0
+    assert stage.shelf.is_proven
+    stage.made[-1].healthy = False
+    assert not stage.shelf.is_proven
+
+
 def test_a_handler_may_die_again_and_again_for_as_long_as_the_server_lives(stage):
     stage.shelf._setbacks = 5000
     stage.heal()

@@ -55,6 +55,7 @@ class Announcer(ModuleAnnouncerThread):
         *,
         follows_plan: bool = False,
     ) -> None:
+        self.serving = True  # False: what is online cannot be used right now
         self._follows_plan = follows_plan
         self._n_blocks = server.block_config.num_hidden_layers
         self._statement = statement
@@ -102,6 +103,14 @@ class Announcer(ModuleAnnouncerThread):
         with self._saying:
             return self._ended or self._say(statement)
 
+    def say_again(self) -> bool:
+        """The same once more, since ``serving`` has changed.
+
+        While that is False, what would be online is joining: clients go elsewhere, servers leave its blocks to it.
+        """
+        with self._saying:
+            return self._ended or self._say(self._statement)
+
     def go_offline(self) -> None:
         """Tell that nothing is served any more, and end the thread."""
         with self._saying:
@@ -113,6 +122,8 @@ class Announcer(ModuleAnnouncerThread):
 
     def _say(self, statement: Statement) -> bool:
         self._statement = statement
+        if statement.online is not None and not self.serving:
+            statement = Statement(None, Intent(statement.online, get_dht_time()))
         self._follow(statement)
         now_s = get_dht_time()
         expires_at_s, here = now_s + self.expiration, _states(statement)

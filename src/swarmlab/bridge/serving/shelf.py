@@ -74,6 +74,11 @@ class Shelf:
     def is_healthy(self) -> bool:
         return self.container.is_healthy()
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is alive and, if one before it died soon, has outlived the pause before its own start."""
+        return self.is_healthy and (self._setbacks <= 1 or self._clock() >= self._next_try_s())
+
     def heal(self) -> bool:
         """A new container round the same blocks, for one of which a process has died.
 
