@@ -102,20 +102,27 @@ class FakeSwarm:
     def pgid(self):
         return self.leader.pid
 
+    def close(self):
+        self.kill("s")
+        assert self.leader.stdout is not None
+        self.leader.stdout.close()
+
+    def names(self):
+        """Of those of its processes that run or are stopped; a zombie has ended."""
+        return {psutil.Process(pid).name() for pid in group_states(self.leader.pid)}
+
 
 @pytest.fixture
 def swarm():
     swarm = FakeSwarm()
     yield swarm
-    swarm.kill("s")
-    assert swarm.leader.stdout is not None
-    swarm.leader.stdout.close()
+    swarm.close()
 
 
-def live(fault, swarm):
+def live(fault, swarm, **options):
     rows = []
-    life = Lifecycle(ProcessFault(fault, "s", swarm, swarm.pgid), rows.append, {"fault": fault.value})
-    return life, rows
+    steps = ProcessFault(fault, "s", swarm, swarm.pgid, **options)
+    return Lifecycle(steps, rows.append, {"fault": fault.value}), rows
 
 
 def test_group_states_sees_leader_and_helpers(swarm):
@@ -184,6 +191,25 @@ def test_a_server_is_stopped_before_it_is_cut_off_so_that_several_can_be_at_the_
     life.confirm()
     life.cleanup()
     assert life.valid
+
+
+def test_servers_with_one_list_are_cut_off_by_the_first_that_is_injected(swarm):
+    other = FakeSwarm()
+    try:
+        together: list[int] = []
+        lives = [live(Fault.CUT, each, cut_with=together)[0] for each in (swarm, other)]
+        for life in lives:
+            life.setup()
+        lives[0].inject()
+        assert together == []
+        process._until(lambda: "p2pd" not in other.names(), "the other one's daemon is gone")
+        lives[1].inject()
+        for life in lives:
+            life.confirm()
+            life.cleanup()
+        assert all(life.valid for life in lives)
+    finally:
+        other.close()
 
 
 def test_a_server_that_was_stopped_to_be_cut_off_and_never_was_comes_back(swarm):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
+from swarmlab.faults.at_once import kill_at_once
 from swarmlab.faults.lifecycle import FaultFailed
 from swarmlab.faults.schedule import Fault
 
@@ -48,6 +46,8 @@ class ProcessFault:
     :param ready_s: how long a healed server may take to serve again
     :param seconds: how long a pause lasts
     :param to: the blocks a moved server comes back with
+    :param cut_with: for servers that are cut off at the same moment, one list that their faults share: the first that
+        is injected cuts off all whose setup has been
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class ProcessFault:
         ready_s: float = READY_S,
         seconds: float | None = None,
         to: Span | None = None,
+        cut_with: list[int] | None = None,
     ) -> None:
         self.fault, self.name, self.ready_s = fault, name, ready_s
         self._seconds, self._to = seconds, to
@@ -67,7 +68,7 @@ class ProcessFault:
         self._timer: threading.Timer | None = None
         self._control, self._pgid_of = control, pgid_of
         self._pgid = 0
-        self._daemons: list[int] = []
+        self._daemons = [] if cut_with is None else cut_with
         self._broken = False
 
     def setup(self) -> str:
@@ -113,21 +114,20 @@ class ProcessFault:
 
         Signals apart, everything that takes time is done here, so that several servers are cut off at the same moment.
         """
-        self._daemons = [pid for pid in states if _name(pid) == DAEMON]
-        _require(bool(self._daemons), f"{self.name} has no {DAEMON}")
+        own = [pid for pid in states if _name(pid) == DAEMON]
+        _require(bool(own), f"{self.name} has no {DAEMON}")
         self._broken = True
         _require(self._control.stop(self.name), f"{self.name} was gone")
+        self._daemons += own
         return f"{len(states)} processes, which served until now, stopped"
 
     def _cut(self, name: str) -> bool:
-        """Kill the network daemon of a stopped server, and so end its connections; whether it was there."""
+        """Kill the network daemons of stopped servers, and so end their connections; confirmed later."""
         del name
-        killed = 0
-        for pid in self._daemons:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-        return killed > 0
+        daemons = list(self._daemons)
+        self._daemons.clear()  # an other fault of the volley kills nobody again: the numbers are free now
+        kill_at_once(daemons)
+        return True
 
     def confirm(self) -> str:
         if self.fault in (Fault.KILL, Fault.LEAVE):

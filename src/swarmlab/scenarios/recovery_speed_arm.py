@@ -86,7 +86,8 @@ class SpeedArm:
                 if message["event"] == "next":
                     return self._outcome
                 if message["event"] == "at":
-                    faults += [self._fault(target) for target in self._targets(message["chain"])]
+                    daemons: list[int] = []
+                    faults += [self._fault(target, daemons) for target in self._targets(message["chain"])]
                     self._all(faults, Lifecycle.setup, Lifecycle.inject)
                     channel.send({"go": True})
                 elif message["event"] == "recovered":
@@ -118,7 +119,7 @@ class SpeedArm:
 
     @staticmethod
     def _all(faults: Sequence[Lifecycle], *stages: Callable[[Lifecycle], None]) -> None:
-        """Each stage for all servers at the same moment, as near as one process can do it.
+        """Each stage for all servers; they are cut off at the same moment.
 
         They are cut off, not killed: to take the memory of a dead process apart takes this machine longer than a short
         recovery, and would be a part of it. So would looking at all processes to confirm it: that is done as soon as
@@ -129,7 +130,7 @@ class SpeedArm:
                 for fault in faults:
                     stage(fault)
 
-    def _fault(self, target: str) -> Lifecycle:
+    def _fault(self, target: str, daemons: list[int]) -> Lifecycle:
         server = self.swarm.servers[target]
         assert server.span is not None
         about = {
@@ -140,7 +141,8 @@ class SpeedArm:
             "span_end": server.span.end,
             "at_token": self._cell.history,
         }
-        fault = ProcessFault(Fault.CUT, target, self.swarm, lambda: self.swarm.servers[target].pgid)
+        servers = self.swarm.servers
+        fault = ProcessFault(Fault.CUT, target, self.swarm, lambda: servers[target].pgid, cut_with=daemons)
         return Lifecycle(fault, lambda row: self._write("faults", row), about)
 
     def _record(self, message: Message) -> None:
