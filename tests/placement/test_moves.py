@@ -128,7 +128,7 @@ def ranks(view: SwarmView) -> list[int]:
     for record in view.servers[:-1]:
         server = Server(record.peer_id, record.span.length, record.throughput_tps, record.span)
         seen = situation(view, server.peer_id, None, None)
-        found.append(rank(layout_of(view), seen, server, record.span))
+        found.append(rank(layout_of(view), seen, server, record.span, 100))
     return found
 
 
@@ -142,3 +142,11 @@ def test_a_server_with_more_to_gain_goes_first():
 
 def test_servers_that_load_go_after_nobody_else():
     assert ranks(herd(6, state=ServerState.JOINING))[1:] == [0, 1, 2, 3, 4]
+
+
+def test_counting_rivals_ends_where_it_may():
+    view = herd(6)
+    last = view.servers[5]
+    server = Server(last.peer_id, last.span.length, last.throughput_tps, last.span)
+    seen = situation(view, server.peer_id, None, None)
+    assert [rank(layout_of(view), seen, server, last.span, most) for most in (1, 3, 5, 6)] == [1, 3, 5, 5]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from swarmlab.placement.everybody import MAX_OVER_MEDIAN
 from swarmlab.placement.grace import remember
-from swarmlab.placement.situation import MAX_OVER_MEDIAN, Situation, blocks_left, situation
+from swarmlab.placement.situation import Situation, blocks_left, situation
 from swarmlab.types import Intent, ServerRecord, ServerState, Span, SwarmView
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from swarmlab.placement.everybody import overdue
 from swarmlab.placement.grace import MAX_VANISHED, kept_with, missing, unseen
 from swarmlab.placement.layout import layout_of
-from swarmlab.placement.situation import overdue, surely_served
+from swarmlab.placement.situation import surely_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -56,6 +56,46 @@ def others(
     return committed_tps, committed, serving_tps, staying
 
 
+@njit(
+    "Tuple((float64[::1], int64[::1], int64[::1]))(float64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], float64[::1], boolean[::1])",
+    cache=True,
+)
+def moved(
+    committed_tps: Floats,
+    committed: Ints,
+    staying: Ints,
+    old_starts: Ints,
+    old_ends: Ints,
+    starts: Ints,
+    ends: Ints,
+    rates: Floats,
+    sure: Flags,
+) -> tuple[Floats, Ints, Ints]:
+    """The sums once servers have gone from their old spans to new ones; those that are `sure` serve the old ones."""
+    committed_tps, committed, staying = committed_tps.copy(), committed.copy(), staying.copy()
+    for i in range(rates.size):
+        for block in range(old_starts[i], old_ends[i]):
+            committed_tps[block] -= rates[i]
+            committed[block] -= 1
+            if sure[i] and not starts[i] <= block < ends[i]:
+                staying[block] -= 1
+        for block in range(starts[i], ends[i]):
+            committed_tps[block] += rates[i]
+            committed[block] += 1
+    return committed_tps, committed, staying
+
+
+@njit("int64[::1](int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])", cache=True)
+def gathered(holders: Ints, old_starts: Ints, old_ends: Ints, starts: Ints, ends: Ints) -> Ints:
+    """How many hold each block once servers have gone from their old spans to new ones."""
+    holders = holders.copy()
+    for i in range(starts.size):
+        holders[old_starts[i] : old_ends[i]] -= 1
+        holders[starts[i] : ends[i]] += 1
+    return holders
+
+
 @njit("float64[::1](float64[::1], float64, int64, float64)", cache=True)
 def utilities(values: Floats, rate: float, width: int, beta: float) -> Floats:
     """The soft minimum for each start at which a server could add `rate` to `width` blocks (see softmin.py)."""
@@ -176,7 +216,8 @@ def _appeal(sums: Floats, best: Floats, start: int, end: int, rate: float, beta:
 
 
 @njit(
-    "int64(float64[::1], int64[::1], int64[::1], float64[::1], boolean[::1], int64, int64, int64, float64, float64)",
+    "int64(float64[::1], int64[::1], int64[::1], float64[::1], boolean[::1], int64, int64, int64, int64, float64,"
+    " float64, int64)",
     cache=True,
 )
 def rivals(
@@ -185,15 +226,18 @@ def rivals(
     ends: Ints,
     rates: Floats,
     may_move: Flags,
+    own: int,
     place: int,
     start: int,
     end: int,
     rate: float,
     sharpness: float,
+    at_most: int,
 ) -> int:
     """How many servers that may move have more to gain than one on [start, end); equals at places before `place`.
 
-    `values` counts everybody, the server itself included.
+    `values` counts everybody, the server itself included; that one is at place `own`, or -1. Where there are many it
+    stops counting at `at_most`.
     """
     beta = sharpness / max(values.mean(), 1e-300)
     need = np.exp(-beta * (values - values.min()))
@@ -204,11 +248,13 @@ def rivals(
         need.size + 1, -1.0
     )  # need met at the best window of each width, reckoned when first asked for
 
-    own = _appeal(sums, best, start, end, rate, beta)
+    own_appeal = _appeal(sums, best, start, end, rate, beta)
     count = 0
     for i in range(starts.size):
-        if may_move[i]:
+        if may_move[i] and i != own:
             appeal = _appeal(sums, best, starts[i], ends[i], rates[i], beta)
-            if appeal > own or (appeal == own and i < place):
+            if appeal > own_appeal or (appeal == own_appeal and i < place):
                 count += 1
+                if count == at_most:
+                    break
     return count

@@ -115,28 +115,28 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
     return Moves(old, worth, loaded, safe, seen, rate)
 
 
-def rank(layout: Layout, seen: Situation, server: Server, old: Span) -> int:
+def rank(layout: Layout, seen: Situation, server: Server, old: Span, at_most: int) -> int:
     """How many other serving servers have more to gain for the swarm; equal ones in the order of their names.
 
     Every server can reckon this for all from its own view, so of many that see one gap only few go at a time.
+
+    :param at_most: counting ends here, which is soon where many would go
     """
     rate = min(server.throughput_tps, seen.cap_tps)
     values = seen.committed_tps.copy()
     values[old.start : old.end] += rate
-    may_move = seen.movable.copy()
-    may_move[list(seen.ahead)] = False
-    own, place = layout.index(server.peer_id), layout.place(server.peer_id)
-    if own is not None:
-        may_move[own] = False
+    own = layout.index(server.peer_id)
     return loops().rivals(
         values,
         layout.starts,
         layout.ends,
         seen.rates_tps,
-        may_move,
-        place,
+        seen.movable,
+        -1 if own is None else own,
+        layout.place(server.peer_id) if own is None else own,
         old.start,
         old.end,
         rate,
         sharpness(float(values.mean()), seen.grain_tps),
+        at_most,
     )

@@ -55,7 +55,7 @@ def shared_plan(layout: Layout, seen: Situation, server: Server, old: Span, *, s
     movable = [
         record
         for i, record in enumerate(layout.records)
-        if seen.movable[i] and i not in seen.ahead and record.peer_id != server.peer_id
+        if seen.movable[i] and record.peer_id != server.peer_id
     ]
     spans = {record.peer_id: (record.span, min(record.throughput_tps, seen.cap_tps)) for record in movable}
     here = np.array([[record.span.start, record.span.end] for record in movable], dtype=np.int64).reshape(

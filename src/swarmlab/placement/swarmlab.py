@@ -194,7 +194,7 @@ class Swarmlab:
         if wish and wish.target.length == target.length and options.safe[wish.target.start]:
             stands = options.worth[wish.target.start] >= KEEP_WISH * options.worth[target.start]
             target = wish.target if stands else target
-        turn = rank(look.layout, look.seen, look.server, options.old)
+        turn = rank(look.layout, look.seen, look.server, options.old, FAR_BACK)
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
@@ -210,7 +210,8 @@ class Swarmlab:
             # far down the queue it need not look before its ordinary check: most likely others fill the gap
             soon_s = wait_s if turn < FAR_BACK else None
             known = replace(known, wish=wish)
-            return replace(at_rest, reason=f"{reason}; {turn} before it", check_again_s=soon_s, memory=known)
+            ahead = f"{turn} before it" if turn < FAR_BACK else f"{FAR_BACK} or more before it"
+            return replace(at_rest, reason=f"{reason}; {ahead}", check_again_s=soon_s, memory=known)
         intent = wish.intent or Intent(target, now_s)
         waiting = replace(at_rest, intent=intent, memory=replace(known, wish=replace(wish, intent=intent)))
         unannounced = wish.intent is None and self.visible_after_s > TICK_S
