@@ -33,6 +33,10 @@ class Known:
     serving: tuple[str, ...]
     view: SwarmView = field(compare=False)
 
+    def among(self, peers: frozenset[str]) -> frozenset[str]:
+        """Those of them that it shows: who is not there need not be avoided."""
+        return peers and frozenset(record.peer_id for record in self.view.servers if record.peer_id in peers)
+
 
 class Routes:
     """Views and chains for all clients of one world.
@@ -51,7 +55,8 @@ class Routes:
             _distances(generator(world.seed, DISTANCES, site).uniform(*_range(world), len(members)), members)
             for site in range(clients.n_sites)
         ]
-        self.cheapest = lru_cache(maxsize=MOST_KEPT)(self._cheapest)
+        self._seen: dict[str, tuple[ServerRecord, ServerRecord | None]] = {}  # as read, and as made of it
+        self._found = lru_cache(maxsize=MOST_KEPT)(self._search)
 
     def read(self) -> Known:
         """What the DHT shows now.
@@ -66,15 +71,30 @@ class Routes:
         )
 
     def _served(self, record: ServerRecord) -> ServerRecord | None:
-        span: Span | None = record.span
         if record.state is ServerState.JOINING:
             span = self._world.serving.get(record.peer_id)
-        step_tps = min(self._world.settings.clients.step_tps, self.block_tps[record.peer_id])
-        if record.state is ServerState.OFFLINE or span is None or step_tps <= 0:
+            return None if span is None else self._announced(replace(record, span=span))
+        if record.state is ServerState.OFFLINE:
             return None
-        return replace(record, span=span, state=ServerState.ONLINE, inference_tps=step_tps)
+        known = self._seen.get(record.peer_id)
+        if known is None or known[0] is not record:
+            known = self._seen[record.peer_id] = (record, self._announced(record))
+        return known[1]
 
-    def _cheapest(
+    def _announced(self, record: ServerRecord) -> ServerRecord | None:
+        step_tps = min(self._world.settings.clients.step_tps, self.block_tps[record.peer_id])
+        return replace(record, state=ServerState.ONLINE, inference_tps=step_tps) if step_tps > 0 else None
+
+    def cheapest(
+        self, known: Known, site: int, span: Span, need: Need, excluded: frozenset[str], suspects: frozenset[str]
+    ) -> tuple[Hop, ...]:  # fmt: skip
+        """The chain that a client at this site chooses.
+
+        :raises NoRoute: if some block has no usable server
+        """
+        return self._found(known, site, span, need, known.among(excluded), known.among(suspects))
+
+    def _search(
         self, known: Known, site: int, span: Span, need: Need, excluded: frozenset[str], suspects: frozenset[str]
     ) -> tuple[Hop, ...]:  # fmt: skip
         return cheapest_chain(
