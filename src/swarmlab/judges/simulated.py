@@ -9,7 +9,10 @@ from swarmlab.analysis.balance import measure as measure_balance
 from swarmlab.analysis.balance_checks import check_expected, check_plan, check_samples
 from swarmlab.analysis.balance_tables import balance_table
 from swarmlab.analysis.checks import guard
+from swarmlab.analysis.clients import KINDS as CLIENT_KINDS
+from swarmlab.analysis.clients import measure_clients
 from swarmlab.analysis.plots.balance import balance_figure
+from swarmlab.analysis.plots.clients import clients_figure
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.analysis.plots.sweep import Axis, is_sweep, sweep_figure
 from swarmlab.judges.expected import require_mappings
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
     from swarmlab.analysis.checks import Finding
 
-KINDS = ("balance", "reloads", "decisions")
-FIGURE_KINDS = ("balance", "reloads")
+KINDS = ("balance", "reloads", "decisions", *CLIENT_KINDS)
+FIGURE_KINDS = ("balance", "reloads", "delivered")
 LIFETIMES = Axis("sim.lifetime_min_s", "mean lifetime {} h", unit=3600.0)
 LOAD_TIMES = Axis("sim.s_per_block", "seconds to load one block")
 
@@ -43,6 +46,9 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
         scenarios.update(
             measure_balance(history, warm_up_s=sim["warm_up_s"], sample_every_s=sim["sample_every_s"])
         )
+        for scenario, asked in measure_clients(history, warm_up_s=sim["warm_up_s"]).items():
+            for arm, metrics in asked.items():
+                scenarios[scenario][arm] |= metrics
         names, arms = list(run.info["scenarios"]), list(run.info["arms"])
         samples = math.ceil(sim["duration_s"] / sim["sample_every_s"])
         yield from check_plan(run.info)
@@ -58,13 +64,16 @@ def table(summary: Mapping[str, Any]) -> Table:
 
 
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
-    """Throughput over time for each arm, active servers below, of the first population."""
+    """Throughput over time for each arm, active servers below, of the first population; and what clients got."""
+    history = {kind: run.history(kind) for kind in FIGURE_KINDS}
     try:
-        return balance_figure(
-            {kind: run.history(kind) for kind in FIGURE_KINDS}, summary["scenarios"], run.info
-        )
+        figures = {
+            "": balance_figure(history, summary["scenarios"], run.info),
+            "clients": clients_figure(history["delivered"], summary["scenarios"], run.info),
+        }
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
+    return {suffix: figure for suffix, figure in figures.items() if figure is not None}
 
 
 def draw_repeats(runs: Runs) -> Any:

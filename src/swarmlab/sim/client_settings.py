@@ -31,7 +31,7 @@ class SimClients:
     """
 
     n_clients: int = 0
-    n_sites: int = 4
+    n_sites: int = 8
     prompt_tokens: int = 128
     new_tokens: int = 128
     pause_s: float = 0.0

@@ -63,7 +63,13 @@ class Traffic:
             yield self.world.env.timeout(every_s)
             tokens = sum(client.tokens for client in self.clients)
             seeking = sum(client.seeks for client in self.clients)
-            self.world.log("delivered", tokens=tokens - before, seconds=every_s, clients_seeking=seeking)
+            self.world.log(
+                "delivered",
+                tokens=tokens - before,
+                seconds=every_s,
+                clients=len(self.clients),
+                clients_seeking=seeking,
+            )
             before = tokens
 
 
