@@ -38,7 +38,8 @@ def test_every_group_is_read_somewhere():
     assert groups.pop("exp") == set(known_experiments())
     for group, names in groups.items():
         for name in names:
-            load([EXP, f"{group}={name}", *(["model.path=x"] if name == "path" else [])])
+            path = ["model.path=x"] if name == "path" else []
+            load([EXP, f"{group}={name}", *path], elsewhere=True)
 
 
 def test_there_is_an_experiment():

@@ -39,3 +39,27 @@ def test_what_petals_would_refuse_is_bad_input(argv, said):
     with pytest.raises(BadInput, match=said) as caught:
         check_server_argv(argv, "swarm.argv")
     assert caught.value.field == "swarm.argv"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--announce_maddrs", "/ip4/192.0.2.2/tcp/1"],
+        ["--announce_maddrs", "/ip4/10.1.0.7/tcp/1", "/ip4/0.0.0.0/tcp/1"],
+        ["--host_maddrs", "/ip4/203.0.113.1/tcp/1"],
+        ["--public_ip", "198.51.100.1", "--port", "31337"],
+    ],
+)
+def test_an_address_that_libp2p_tells_nobody_of_is_bad_input(argv):
+    with pytest.raises(BadInput, match="libp2p tells others"):
+        check_server_argv(argv, "swarm.argv")
+
+
+def test_addresses_of_a_swarm_on_one_machine_are_its_own():
+    elsewhere = ["--announce_maddrs", "/ip4/8.8.8.8/tcp/1"]
+    check_server_argv(elsewhere, "swarm.argv")
+    with pytest.raises(BadInput, match="an address of this machine: ") as refused:
+        check_server_argv(elsewhere, "swarm.argv", here=True)
+    assert (refused.value.field, refused.value.value) == ("swarm.argv", "8.8.8.8")
+    for maddr in ("/ip4/0.0.0.0/tcp/0", "/ip4/127.0.0.2/tcp/1", "/ip6/::/tcp/0", "/dns4/here/tcp/1"):
+        check_server_argv(["--host_maddrs", maddr], "swarm.argv", here=True)

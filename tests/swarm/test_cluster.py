@@ -157,11 +157,11 @@ def test_servers_are_told_only_of_what_they_must_emulate():
 )
 def test_servers_that_are_steered_by_files_stay_on_this_machine(experiment, cluster_settings):
     with pytest.raises(BadInput, match=rf"local, for \+exp={experiment}: it steers its servers by files"):
-        load([f"+exp={experiment}", *cluster_settings])
+        load([f"+exp={experiment}", *cluster_settings], elsewhere=True)
     load([f"+exp={experiment}"])
     load([f"+exp={experiment}", "cluster=ray"])  # on this machine, in the same folder
-    load(["+exp=failover", *cluster_settings])
+    load(["+exp=failover", *cluster_settings], elsewhere=True)
 
 
 def test_a_stored_run_has_no_servers_to_steer():
-    load(["+exp=sim_vs_real", "cluster=slurm", "rebalance.run_dir=somewhere"])
+    load(["+exp=sim_vs_real", "cluster=slurm", "rebalance.run_dir=somewhere"], elsewhere=True)

@@ -115,7 +115,7 @@ def test_a_job_of_slurm_says_where_its_ray_is(monkeypatch):
     monkeypatch.setenv("SWARMLAB_RAY_ADDRESS", "10.0.0.5:4321")
     monkeypatch.setenv("SWARMLAB_NODES", "3")
     monkeypatch.setenv("SWARMLAB_GPUS_PER_NODE", "2")
-    cluster = load(["+exp=failover", "cluster=slurm"])[0].cluster
+    cluster = load(["+exp=failover", "cluster=slurm"], elsewhere=True)[0].cluster
     assert (cluster.kind, cluster.address, cluster.nodes, cluster.gpus_per_node) == (
         "slurm",
         "10.0.0.5:4321",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from swarmlab.errors import BadInput
+from swarmlab.health.addresses import ANYWHERE, own_addresses, unroutable_block
 
 TYPES = {
     "int": int,
@@ -30,15 +31,30 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def check_server_argv(argv: Sequence[str], field: str) -> None:
+def check_server_argv(argv: Sequence[str], field: str, *, here: bool = False) -> None:
     """
     :param field: the setting that the arguments come from
-    :raises BadInput: if petals' server would not start with them
+    :param here: whether the whole swarm is on this machine
+    :raises BadInput: if petals' server would not start with them, or if no client would find a way to it
     """
     try:
-        _parser().parse_args([str(one) for one in argv])
+        given = _parser().parse_args([str(one) for one in argv])
     except ValueError as error:
         raise BadInput(field, " ".join(map(str, argv)), f"arguments of petals' server ({error})") from None
+    told = [*(given.announce_maddrs or ()), *([given.public_ip] if given.public_ip else ())]
+    for text in (*told, *(given.host_maddrs or ())):
+        address = text.removeprefix("/ip4/").partition("/")[0]
+        _check_address(address, field, listens=text not in told, here=here)
+
+
+def _check_address(address: str, field: str, *, listens: bool, here: bool) -> None:
+    if listens and address == ANYWHERE:
+        return
+    if (block := unroutable_block(address)) is not None:
+        raise BadInput(field, address, f"an address that libp2p tells others of, unlike those in {block}")
+    is_ipv4 = address.count(".") == 3
+    if here and is_ipv4 and not address.startswith("127.") and address not in (own := own_addresses()):
+        raise BadInput(field, address, f"an address of this machine: {', '.join(own)}")
 
 
 @cache

@@ -70,7 +70,11 @@ class Failover(OnRealSwarm):
         for scenario in self.scenarios:
             validate(self._spec(scenario))
             for name, argv in scenario.argv.items():
-                check_server_argv(argv, f"topologies.{scenario.topology}.{name}.argv")
+                field, here = (
+                    f"topologies.{scenario.topology}.{name}.argv",
+                    self.swarm.cluster.kind == "local",
+                )
+                check_server_argv(argv, field, here=here)
             work = scenario.workload
             # the floor is measured with a second session while the first is still open
             needed = 2 * work.batch * (work.prompt_tokens + work.new_tokens)

@@ -51,7 +51,7 @@ def swarm_spec(settings: RunSettings, checkpoint: Checkpoint) -> SwarmSpec:
 
     :raises BadInput: for arguments that petals' server would refuse
     """
-    check_server_argv(settings.swarm.argv, "swarm.argv")
+    check_server_argv(settings.swarm.argv, "swarm.argv", here=settings.cluster.kind == "local")
     options = asdict(settings.swarm)
     argv = tuple(options.pop("argv"))
     del options["throughput_tps"]  # each server's own

@@ -16,6 +16,7 @@ from swarmlab.sim.settings import check as check_sim
 from swarmlab.sim.settings import check_scale
 from swarmlab.swarm.cluster import check as check_cluster
 from swarmlab.swarm.cluster import check_files_reach
+from swarmlab.swarm.machine import swarm_address
 from swarmlab.swarm.network import check as check_network
 from swarmlab.swarm.rebalancing import check_rebalance
 from swarmlab.swarm.spec import THROUGHPUTS
@@ -59,7 +60,7 @@ def check(settings: RunSettings, *, elsewhere: bool) -> None:
     check_sim(settings.sim)
     check_scale(settings.scale)
     check_rebalance(settings.rebalance)
-    _check_cluster(settings)
+    _check_cluster(settings, elsewhere=elsewhere)
     check_network(settings.network)
     _check_swarm(settings.swarm, here=settings.cluster.kind == "local" and not elsewhere)
     _check_soak(settings.soak)
@@ -67,8 +68,10 @@ def check(settings: RunSettings, *, elsewhere: bool) -> None:
     check_speed(settings.speed)
 
 
-def _check_cluster(settings: RunSettings) -> None:
+def _check_cluster(settings: RunSettings, *, elsewhere: bool) -> None:
     check_cluster(settings.cluster, settings.swarm.device)
+    if not elsewhere:
+        swarm_address(settings.cluster.bind)
     if settings.experiment in STEERED and settings.rebalance.run_dir is None:
         check_files_reach(settings.cluster, settings.experiment)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from swarmlab.swarm.machine import make_temp_dir
+from swarmlab.swarm.machine import make_temp_dir, remove_temp_dir
 from swarmlab.swarm.running import Swarm
 from swarmlab.swarm.spec import validate
 
@@ -40,7 +39,7 @@ def deploy(
     with ExitStack() as stack:
         stack.enter_context(_sigterm_raises())
         temp_dir = make_temp_dir()
-        stack.callback(shutil.rmtree, temp_dir, ignore_errors=True)
+        stack.callback(remove_temp_dir, temp_dir)
         swarm = Swarm(spec, run_dir.resolve(), temp_dir, on_state or (lambda *_: None))
         stack.callback(swarm.close)
         swarm.start()

@@ -6,7 +6,6 @@ Plain Python, whoever carries the calls: a Ray actor (``swarmlab.swarm.ray_clust
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from swarmlab.errors import SwarmFailed
 from swarmlab.swarm.child import Child
 from swarmlab.swarm.local import Nursery
-from swarmlab.swarm.machine import address_of, boot_id, make_temp_dir
+from swarmlab.swarm.machine import boot_id, make_temp_dir, remove_temp_dir, swarm_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,9 +59,9 @@ class NodeAgent:
         self._exits: list[tuple[int, int | None]] = []
         self._changed = threading.Event()
         self._children: dict[int, Child] = {}
-        address, temp_dir = address_of(order.bind), make_temp_dir()
+        address, self._temp_dir = swarm_address(order.bind), make_temp_dir()
         self._nursery = Nursery(
-            temp_dir, self._path(f"{order.run_dir}/logs/{order.name}.log"), order.env, self._note_exit,
+            self._temp_dir, self._path(f"{order.run_dir}/logs/{order.name}.log"), order.env, self._note_exit,
             address=address, gpus=order.gpus,
         )  # fmt: skip
 
@@ -120,11 +119,12 @@ class NodeAgent:
     def stop(self) -> None:
         """End every process; what they wrote can still be asked for."""
         self._nursery.stop()
+        remove_temp_dir(self._temp_dir)
 
     def leave(self) -> None:
         """Remove what was written here."""
         if self._mirror is not None:
-            shutil.rmtree(self._mirror, ignore_errors=True)
+            remove_temp_dir(self._mirror)
 
     def _note_exit(self, child: Child) -> None:
         self._exits.append((child.pid, child.status))

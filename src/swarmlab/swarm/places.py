@@ -10,7 +10,7 @@ from swarmlab.errors import SwarmFailed
 from swarmlab.health.gpus import CUDA_VISIBLE, visible_gpus
 from swarmlab.swarm.cluster import deal, gpu_variables
 from swarmlab.swarm.local import Nursery
-from swarmlab.swarm.machine import LOOPBACK, address_of
+from swarmlab.swarm.machine import LOOPBACK, swarm_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Places:
             run_dir / "logs/nursery.log",
             self._env,
             on_exit,
-            address=address_of(cluster.bind),
+            address=swarm_address(cluster.bind),
             gpus=gpus,
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import swarmlab
 from swarmlab.errors import SwarmFailed
-from swarmlab.swarm.machine import LOOPBACK, RAY_SOCKET_BYTES, boot_id, make_temp_dir
+from swarmlab.swarm.machine import LOOPBACK, RAY_SOCKET_BYTES, boot_id, make_temp_dir, remove_temp_dir
 from swarmlab.swarm.node import NodeAgent, NodeOrder
 from swarmlab.swarm.ports import free_ports
 from swarmlab.swarm.ray_process import RAY_ENV, head_options, new_token, ray_running
@@ -108,8 +108,11 @@ def _own_ray(cluster: ClusterSettings, log_path: Path) -> Iterator[str]:
         "--min-worker-port=0",  # any, so that two runs can be on one machine
         "--max-worker-port=0",
     ]
-    with ray_running(options, os.environ, folder, log_path):
-        yield f"{LOOPBACK}:{ports[0]}"
+    try:
+        with ray_running(options, os.environ, folder, log_path):
+            yield f"{LOOPBACK}:{ports[0]}"
+    finally:
+        remove_temp_dir(folder)
 
 
 def bounded(step: Callable[[], Any], limit_s: float) -> None:

@@ -32,6 +32,10 @@ def start(temp_dir: Path) -> tuple[int, int]:
         return pid, write_end
     try:
         os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(
+                number, signal.SIG_IGN
+            )  # Slurm signals each process of a job; the pipe says when to end
         os.close(write_end)
         for fd in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
