@@ -14,7 +14,7 @@ DEFAULT = {"complete": {}, "lapses": LAPSES, "slow_news": {"announce_delay_s": 6
 VARIANTS = DEFAULT | {"few": FEW, "few_lapses": FEW | LAPSES, "swept": FEW}
 # the same with clients: so many unless the settings say how many
 WITH_CLIENTS = {f"{name}_clients": VARIANTS[name] for name in ("complete", "few", "few_lapses")}
-N_CLIENTS = 40
+N_CLIENTS = 30
 
 
 def build_churn(settings: RunSettings) -> SimulatedSwarm:

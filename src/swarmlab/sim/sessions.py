@@ -29,6 +29,7 @@ class Stall:
 
     :param reroute_s: until there was a server for each block, as far as the client knew
     :param requests: connections that were tried
+    :param failed: hops that were lost or could not be used; ``taken`` those that took over
     """
 
     began_s: float
@@ -37,8 +38,8 @@ class Stall:
     connect_s: float = 0.0
     replay_s: float = 0.0
     requests: int = 0
-    causes: list[Cause] = field(default_factory=list)
-    spans: list[str] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    taken: list[dict[str, Any]] = field(default_factory=list)
 
     def row(self, now_s: float) -> dict[str, Any]:
         seconds = {
@@ -49,10 +50,11 @@ class Stall:
             "total_s": now_s - self.began_s,
         }
         return {
-            "cause": str(self.causes[0]) if self.causes else None,
+            "cause": self.failed[0]["cause"] if self.failed else None,
             **{name: round(value, TIME_DIGITS) for name, value in seconds.items()},
             "requests": self.requests,
-            "spans": self.spans,
+            "failed": self.failed,
+            "spans": self.taken,
         }
 
 
@@ -135,10 +137,10 @@ class Session:
                 yield from self._feed(position, stall)
             else:
                 done = True
-        if kind != "openings" or stall.causes or stall.reroute_s or not done:
+        if kind != "openings" or stall.failed or stall.reroute_s or not done:
             replayed = position if done else 0
             world.log(
-                kind, **self._who(), token=self._passed_tokens, tokens_replayed=replayed, failed=not done,
+                kind, **self._who(), token=self._passed_tokens, tokens_replayed=replayed, completed=done,
                 **stall.row(world.now_s),
             )  # fmt: skip
         return done
@@ -194,7 +196,7 @@ class Session:
             self.chain = sorted([*self.chain, hop], key=_start)
             self._unfed.append(hop)
             self._traffic.hold(self, hop)
-            stall.spans.append(str(hop.span))
+            stall.taken.append(_where(hop))
         return hops is not None
 
     def _route(self, gap: Span, need: Need, deadline_s: float, stall: Stall) -> ProcessGenerator:
@@ -247,7 +249,7 @@ class Session:
         return one.left_tokens <= 0
 
     def _fail(self, hop: Hop, cause: Cause, stall: Stall) -> None:
-        stall.causes.append(cause)
+        stall.failed.append({**_where(hop), "cause": str(cause)})
         attempt = Attempt(hop.peer_id, str(hop.span), cause, "simulated", math.inf)
         self._blame.failed(attempt, self._world.now_s, self._client.view)
 
@@ -261,6 +263,10 @@ class Session:
 
     def _who(self) -> dict[str, Any]:
         return {"client": self._client.number, "session": self.number}
+
+
+def _where(hop: Hop) -> dict[str, Any]:
+    return {"peer": hop.peer_id, "start": hop.span.start, "end": hop.span.end}
 
 
 def _start(hop: Hop) -> int:

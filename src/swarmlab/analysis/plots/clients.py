@@ -56,6 +56,8 @@ def clients_figure(
             axes[0].set_title(scenario.replace("_", " "), loc="left")
             for one, (metric, words) in zip(axes[1:], SHOWN.items(), strict=True):
                 _draw_metric(one, arms, metric, words)
+        for axes, metric in zip(grid[1:, 0], SHOWN, strict=True):
+            axes.set_xlim(*_limits(shown.values(), metric))
         for axes in grid[1:, 1:].flat:
             axes.set_yticklabels([])
         grid[0, 0].set_ylabel("tokens/s delivered")
@@ -88,7 +90,7 @@ def _draw_over_time(axes: Axes, arms: Mapping[str, Any], rows: list[Row]) -> Non
 
 
 def _draw_metric(axes: Axes, arms: Mapping[str, Any], metric: str, words: str) -> None:
-    factor = 100.0 if metric in PER_CENT else 1.0
+    factor = _factor(metric)
     for line, (arm, metrics) in enumerate(arms.items()):
         value, low, high = (metrics[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
         if value is None:
@@ -99,9 +101,19 @@ def _draw_metric(axes: Axes, arms: Mapping[str, Any], metric: str, words: str) -
         draw_estimate(axes, line, found, style_of(arm), horizontal=True)
     axes.set_yticks(range(len(arms)), [style_of(arm).label for arm in arms])
     axes.set_ylim(len(arms) - 0.4, -0.6)
-    axes.set_xlim(left=0)
     axes.set_xlabel(f"{words}, %" if metric in PER_CENT else words)
     draw_grid(axes, "x")
+
+
+def _factor(metric: str) -> float:
+    return 100.0 if metric in PER_CENT else 1.0
+
+
+def _limits(shown: Iterable[Mapping[str, Any]], metric: str) -> tuple[float, float]:
+    """From a little below nothing, so that a marker there is whole, to a little above the highest interval."""
+    values = [arm[name] for arms in shown for arm in arms.values() for name in (metric, f"{metric}_high")]
+    top = max([_factor(metric) * value for value in values if value is not None], default=0.0) or 1.0
+    return -0.03 * top, 1.06 * top
 
 
 def _caption(shown: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any]) -> str:
