@@ -20,6 +20,7 @@ from swarmlab.swarm.deploy import deploy  # noqa: E402
 from swarmlab.swarm.ready import wait_for  # noqa: E402
 from swarmlab.swarm.spec import ServerSpec  # noqa: E402
 from swarmlab.types import ServerState, Span  # noqa: E402
+from tests.disks import mounted  # noqa: E402
 from tests.swarm.spans import DEADLINE_S, SpanClient, Told  # noqa: E402
 
 pytestmark = pytest.mark.swarm
@@ -31,10 +32,10 @@ CHECKS = ("--mean_balance_check_period", "0.4")
 
 
 class Stage:
-    """The swarm, a client, and our two servers."""
+    """The swarm, a client, and our two servers; the rival's block store is on a full disk, where one can be made."""
 
-    def __init__(self, swarm, client, ours, rival) -> None:
-        self.swarm, self.client, self.ours, self.rival = swarm, client, ours, rival
+    def __init__(self, swarm, client, ours, rival, disk) -> None:
+        self.swarm, self.client, self.ours, self.rival, self.disk = swarm, client, ours, rival, disk
 
     def record(self, told):
         return self.swarm.snapshot().get(self.swarm.servers[told.name].peer_id)
@@ -62,15 +63,21 @@ def built(tiny_spec, tmp_path_factory):
     for told, reload in zip(tolds, ("prefetch", "in_place"), strict=True):
         told.go(HOME)
         options = {**told.options, "reload": reload, "drain_s": "0.5"}
+        if told.name == "rival":
+            options["store_dir"] = str(folder / "disk" / "store")
         specs.append(
             ServerSpec(
                 told.name, n_blocks=6, argv=CHECKS, kind="server:server", options=tuple(options.items())
             )
         )
-    with deploy(replace(tiny_spec, model_path=model_path, servers=(WHOLE, TWIN, *specs)), folder) as swarm:
-        client = SpanClient(swarm)
-        yield Stage(swarm, client, *tolds)
-        client.close()
+    spec = replace(tiny_spec, model_path=model_path, servers=(WHOLE, TWIN, *specs))
+    with mounted(folder / "disk") as disk:
+        if disk:
+            disk.fill(leave_bytes=8192)
+        with deploy(spec, folder) as swarm:
+            client = SpanClient(swarm)
+            yield Stage(swarm, client, *tolds, disk=disk)
+            client.close()
 
 
 @pytest.fixture
@@ -119,6 +126,8 @@ def session_on(stage, name, span):
 def test_a_move_keeps_what_both_spans_share_in_service_and_reads_only_what_is_new(stage):
     before = stage.ours.rows("servers")[-1]["modules"]
     assert stage.computes_as_the_original(stage.ours, HOME)
+    idle = stage.client.open("ours", Span(0, 3))
+    idle.step(torch.randn(1, 1, 64))
     with session_on(stage, "ours", Span(2, 6)):
         row = stage.ours.move(Span(2, 8))
     assert (row["outcome"], row["kept"], row["loaded"], row["redundant"]) == ("moved", 4, 2, 0)
@@ -131,6 +140,10 @@ def test_a_move_keeps_what_both_spans_share_in_service_and_reads_only_what_is_ne
     with pytest.raises(Exception, match="does not serve"):
         stage.client.outputs("ours", HOME, torch.randn(1, 1, 64))
     assert stage.wait_for_span(stage.ours, Span(2, 8)).intent is None
+    stage.ours.move(HOME)
+    with pytest.raises(Exception, match="dropped and loaded again"):
+        idle.step(torch.randn(1, 1, 64))
+    idle.close()  # collected as garbage in the client's event loop, it would wait there for itself
 
 
 def test_in_place_it_does_the_same_one_block_after_another(stage):
@@ -143,6 +156,9 @@ def test_in_place_it_does_the_same_one_block_after_another(stage):
     after = stage.rival.rows("servers")[-1]["modules"]
     assert all(after[str(block)] == before[str(block)] for block in Span(2, 6))
     assert stage.computes_as_the_original(stage.rival, Span(2, 8))
+    assert row["sources"] == {"checkpoint": 2}
+    if stage.disk:
+        assert not list((stage.disk.folder / "store").iterdir()), "its disk is full"
 
 
 def test_the_intent_is_seen_by_all_before_anything_is_dropped_and_petals_is_not_misled(stage):
@@ -257,6 +273,25 @@ def test_it_stays_if_it_would_leave_a_block_to_nobody(stage):
     stage.swarm.wait_ready(["whole", "twin", "rival"])
 
 
+@pytest.mark.parametrize("phase", ["loading:6", "dropped"])
+def test_told_to_end_half_way_it_is_offline_for_all_and_gone(stage, phase):
+    stage.ours.hold(phase)
+    stage.ours.go(Span(1, 7))
+    stage.ours.wait_at(phase)
+    process = psutil.Process(stage.swarm.servers["ours"].pid)
+    family = [process, *process.children(recursive=True)]
+    stage.swarm.leave("ours")
+    assert stage.swarm.servers["ours"].child.wait(DEADLINE_S) is not None
+    wait_for(lambda: not any(one.is_running() for one in family), DEADLINE_S, "all its processes gone")
+    assert stage.ours.rows("servers")[-1]["state"] == "offline"
+    record = stage.record(stage.ours)
+    assert record is None or record.state is ServerState.OFFLINE
+    stage.ours.release_all()
+    stage.ours.go(HOME)
+    stage.swarm.restart("ours")
+    stage.swarm.wait_ready(["ours"])
+
+
 def test_killed_half_way_it_is_gone_and_comes_back_as_if_new(stage):
     stage.ours.hold("loading:6")
     stage.ours.go(Span(1, 7))
@@ -282,12 +317,29 @@ def test_a_handler_that_dies_is_replaced_and_no_block_is_loaded_for_it(stage):
         DEADLINE_S,
         "a new handler",
     )
+    announced = wait_for(
+        lambda: [row for row in stage.ours.rows("logs", since_s) if "serving again" in row["line"]],
+        DEADLINE_S,
+        "it says that it serves",
+    )
+    died = [row["line"] for row in stage.ours.rows("logs", since_s)]
+    assert died.index("announced as not serving now") < died.index(announced[0]["line"])
+    stage.wait_for_span(stage.ours, HOME)
     # several times: a daemon that still knew the dead one would send it every other session
     assert all(stage.computes_as_the_original(stage.ours, HOME) for _ in range(4))
     row = stage.ours.move(Span(1, 7))
     assert (row["outcome"], row["loaded"]) == ("moved", 1)
     after = stage.ours.rows("servers")[-1]["modules"]
     assert all(after[str(block)] == before[str(block)] for block in Span(1, 6))
+
+
+def test_a_store_is_used_again_when_its_disk_has_space(stage):
+    if not stage.disk:
+        pytest.skip("mounting a small disk is not permitted here")
+    (stage.disk.folder / "ballast").unlink()
+    assert stage.rival.move(Span(1, 7))["outcome"] == "moved"
+    kept = [path.name.split("-")[1] for path in (stage.disk.folder / "store").iterdir()]
+    assert kept == ["006"]
 
 
 def test_without_the_bootstrap_node_it_moves_all_the_same(built):
