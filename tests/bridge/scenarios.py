@@ -720,3 +720,39 @@ async def another_is_back_while_a_dial_hangs(driver: Driver) -> None:
     asyncio.get_running_loop().call_later(1.5 * driver.settings.hedge_s, used.restart)
     # a view is looked at four times a second and read once a second at most
     assert await took_s(driver) < 1.5 * driver.settings.hedge_s + driver.settings.probe_s + 0.5
+
+
+@scenario((0, 6), (0, 6))
+async def a_long_prefill_begins_at_a_hung_server(driver: Driver) -> None:
+    """Whether it is there does not depend on how much it was sent."""
+    other = driver.accompany()
+    for _ in range(3):
+        assert await driver.step()
+    driver.swarm.after(2, lambda here: here.hang())
+    assert await took_s(other, n_tokens=300) < driver.settings.suspect_floor_s + driver.settings.probe_s + 0.5
+
+
+@scenario((0, 6), (0, 6))
+async def a_long_prefill_begins_at_a_slow_server(driver: Driver) -> None:
+    other = driver.accompany()
+    for _ in range(3):
+        assert await driver.step()
+    for server in driver.servers:
+        server.slow_s = 15.0
+    assert 15.0 < await took_s(other, n_tokens=300) < 16.0
+    assert not other.events, "it answered probes, and was given up"
+
+
+@scenario((0, 3), *[(3, 6)] * 20, hedge_factor=1.0)
+async def all_but_one_of_many_hang_at_once(driver: Driver) -> None:
+    assert await driver.step(10)
+    used = driver.server_at(3)
+    others = [one for one in driver.servers if one.span == used.span and one is not used]
+    alive = max(
+        others, key=lambda one: one.peer_id.to_base58()
+    )  # of equal servers the one that is asked last
+    for server in (used, *others):
+        if server is not alive:
+            server.hang()
+    assert await took_s(driver) < len(others) * driver.settings.probe_s + 2.0
+    assert driver.server_at(3) is alive

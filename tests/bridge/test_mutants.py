@@ -423,6 +423,24 @@ MUTANTS = [
         "hung_before_the_first_single_step",
     ),
     Mutant(
+        "an opening is waited for as long as its tokens may take",
+        watch,
+        [("latency.suspect_after_s(0) if opening else patience_s", "patience_s")],
+        "a_long_prefill_begins_at_a_hung_server",
+    ),
+    Mutant(
+        "an opening that is late is given up without asking",
+        watch,
+        [("if not reply.done() and not alive.result():", "if not reply.done():")],
+        "a_long_prefill_begins_at_a_slow_server",
+    ),
+    Mutant(
+        "each silent server uses up an attempt",
+        failure,
+        [("return len(failed) - len(silent)", "return len(failed)")],
+        "all_but_one_of_many_hang_at_once",
+    ),
+    Mutant(
         "nobody looks for others while a dial hangs",
         chain,
         [("self.router.look_for_others()", "pass")],

@@ -14,6 +14,7 @@ from swarmlab.recovery.failure import (
     cause_of,
     cause_of_dial,
     is_permanent,
+    n_counted,
 )
 
 TEXTS = {
@@ -58,6 +59,15 @@ def test_a_request_is_at_fault_only_if_two_servers_say_the_same():
     assert not is_permanent((refusal("a"), refusal("a")))
     assert not is_permanent((refusal("a"), refusal("b", "something else")))
     assert not is_permanent((refusal("a", cause=Cause.BUSY), refusal("b", cause=Cause.BUSY)))
+
+
+def test_each_server_may_be_found_silent_once():
+    dead = [refusal(str(number), cause=Cause.HUNG) for number in range(30)]
+    assert n_counted(dead) == 0
+    assert n_counted([*dead, dead[3], dead[3]]) == 2
+    assert n_counted([refusal("a"), refusal("b"), refusal("c", cause=Cause.STUCK), *dead]) == 3
+    assert n_counted([refusal("a", cause=Cause.BUSY)] * 50) == 0
+    assert n_counted([refusal("a", cause=Cause.BROKEN), refusal("a")]) == 1
 
 
 def test_the_final_error_names_blocks_peers_and_reasons():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -45,6 +46,8 @@ _TEXTS = (
 
 # Causes that pass by themselves: they say nothing against the server and do not count as failed attempts.
 PASSING = (Cause.BACKOFF, Cause.BUSY, Cause.RENEWED)
+# It does not answer at all, which is no wonder where many have died at once: another may.
+SILENT = (Cause.BROKEN, Cause.UNREACHABLE, Cause.HUNG)
 # What one session finds out about a server that concerns every other session of the same client, too. Not BUSY: a
 # smaller session may still have room.
 OF_THE_SERVER = (Cause.BROKEN, Cause.UNREACHABLE, Cause.HUNG, Cause.STUCK, Cause.BACKOFF, Cause.STALE)
@@ -79,6 +82,16 @@ class Attempt:
 
     def __str__(self) -> str:
         return f"{self.span} at ...{self.peer_id[-6:]}: {self.cause.value} ({self.detail})"
+
+
+def n_counted(attempts: Sequence[Attempt]) -> int:
+    """How many of these are failures that a step may have only so many of.
+
+    However many servers died at once, each may be found silent once: that must not cost the step those that are alive.
+    """
+    failed = [one for one in attempts if one.cause not in PASSING]
+    silent = {one.peer_id for one in failed if one.cause in SILENT}
+    return len(failed) - len(silent)
 
 
 class PeerFailed(RuntimeError):

@@ -21,7 +21,8 @@ class RecoverySettings:
     :param view_age_s: a view older than this is read again, and used meanwhile
     :param view_max_age_s: a view older than this is not used before ``renew_view_s`` is over
     :param recovery_s: a step gives up when its recoveries have taken this long in all
-    :param attempts: a step gives up after this many failed replacements of the same blocks
+    :param attempts: a step gives up after this many failed replacements of the same blocks, not counting that each
+        server may be found silent once
     :param retry_s: wait before a route is sought again when nobody serves a block; doubles up to ``retry_max_s``
     :param ban_s: a peer that failed is avoided this long, doubling with each failure in a row
     :param ban_max_s: the longest ban

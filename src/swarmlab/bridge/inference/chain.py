@@ -109,7 +109,12 @@ class Session:
         request = make_request(self.router.uids(link.span), payload, metadata, compression)
         asked_at_s = time.monotonic()
         reply = await watched_exchange(
-            stream, request, payload.n_further, link.latency, lambda: self.router.probe(stream.peer_id)
+            stream,
+            request,
+            payload.n_further,
+            link.latency,
+            lambda: self.router.probe(stream.peer_id),
+            opening=opening is not None,
         )
         outputs = read_outputs(reply, payload.inputs, stream.peer_id, link.span)
         peer_id = stream.peer_id.to_base58()

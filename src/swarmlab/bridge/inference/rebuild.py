@@ -13,13 +13,13 @@ from swarmlab.bridge.inference.chain import Link, Session
 from swarmlab.bridge.inference.history import SpanHistory
 from swarmlab.bridge.inference.stream import SpanStream
 from swarmlab.recovery.failure import (
-    PASSING,
     Attempt,
     Cause,
     PeerFailed,
     RecoveryFailed,
     RequestRejected,
     is_permanent,
+    n_counted,
 )
 from swarmlab.recovery.routing import Hop, Need, NoRoute
 from swarmlab.recovery.settings import RecoverySettings
@@ -83,7 +83,7 @@ class Budget:
         tried = tuple(self.attempts)
         if is_permanent(tried):
             raise RequestRejected(f"servers refuse the request itself: {attempt.detail}")
-        n_failed = sum(one.cause not in PASSING for one in tried)
+        n_failed = n_counted(tried)
         if n_failed >= self._settings.attempts:
             raise RecoveryFailed(attempt.span, tried, f"{n_failed} attempts failed")
         if time.monotonic() > self.deadline_s:
