@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swarmlab.placement.everybody import overdue
 from swarmlab.placement.grace import MAX_VANISHED, kept_with, missing, unseen
-from swarmlab.placement.layout import layout_of
+from swarmlab.placement.layout import layout_of, spans_of
+from swarmlab.placement.rule import loops
 from swarmlab.placement.situation import surely_served
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from swarmlab.placement.grace import Changes
     from swarmlab.placement.layout import Floats
     from swarmlab.placement.memory import Memory
     from swarmlab.types import ServerRecord, Span, SwarmView
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 WITNESSES = 9
 # The least share of some block's throughput that is asked for.
 MATTERS = 0.05
+# What is less than this share of that is less, whatever float sums make of it.
+CLEARLY = 1 - 1e-6
+TINY = 1e-300
 
 
 def whom_to_ask(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[ServerRecord, ...]:
@@ -47,26 +53,44 @@ def whom_to_ask(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[
 
 def _matters(view: SwarmView, memory: Memory | None) -> bool:
     changes, vanished = unseen(view, memory)
-    late = overdue(view)
-    if not changes.items and not vanished and not late:
+    if not changes.items and not vanished and not overdue(view):
         return False
     cache = kept_with(view, "_doubts")  # many servers compare the same two views
-    if id(changes) not in cache:
-        doubtful, total = np.zeros(view.n_blocks), layout_of(view).throughput_tps.copy()
-        _add(doubtful, late)  # these are shown
-        lost = [item.record for item in changes.items]
-        cache[id(changes)] = (_add(doubtful, lost), _add(total, lost), changes)  # which keeps its address
-    doubtful, total, _ = cache[id(changes)]
-    if vanished:
-        before = _add(np.zeros(view.n_blocks), [item.record for item in vanished])
-        doubtful, total = doubtful + before, total + before
-    return bool(((doubtful > 0) & (doubtful >= MATTERS * total)).any())
+    doubt = cache.get(id(changes))
+    if doubt is None:
+        doubt = cache[id(changes)] = _doubt(view, changes)
+    if not vanished:
+        return doubt.matters
+    # as in most swarms of many hundreds: even if all who vanished earlier were on the block that lacks most
+    earlier_tps = 0.0
+    for item in vanished:
+        earlier_tps += item.record.throughput_tps
+    if doubt.share + earlier_tps / max(doubt.weakest_tps, TINY) < CLEARLY * MATTERS:
+        return False
+    earlier = spans_of([item.record for item in vanished])
+    return loops().any_share(doubt.doubtful_tps, doubt.total_tps, *earlier, MATTERS)
 
 
-def _add(throughput_tps: Floats, records: Sequence[ServerRecord]) -> Floats:
-    for record in records:
-        throughput_tps[record.span.start : record.span.end] += record.throughput_tps
-    return throughput_tps
+@dataclass(frozen=True, eq=False)
+class _Doubt:
+    # What is in doubt because of one view and of what changed since another: of each block, and of all it has.
+    doubtful_tps: Floats
+    total_tps: Floats
+    matters: bool
+    share: float  # the largest of any block
+    weakest_tps: float  # the least that a block has
+    changes: Changes  # which keeps its address
+
+
+def _doubt(view: SwarmView, changes: Changes) -> _Doubt:
+    late, lost = spans_of(overdue(view)), spans_of([item.record for item in changes.items])
+    doubtful, total = np.zeros(view.n_blocks), layout_of(view).throughput_tps.copy()
+    loops().add(doubtful, *late)  # these are shown, so the total has them
+    loops().add(doubtful, *lost)
+    loops().add(total, *lost)
+    share = float((doubtful / np.maximum(total, TINY)).max())
+    matters = loops().any_share(doubtful, total, *spans_of(()), MATTERS)
+    return _Doubt(doubtful, total, matters, share, float(total.min()), changes)
 
 
 def _witnesses(view: SwarmView, doubtful: Mapping[str, ServerRecord], own_peer: str) -> list[ServerRecord]:

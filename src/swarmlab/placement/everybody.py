@@ -67,8 +67,11 @@ class Intents:
 
     def gathered(self, holders: Ints, moving: Flags) -> Ints:
         """How many hold each block once some of them, one flag for each intent, have moved."""
-        spans = (self.old_starts, self.old_ends, self.starts, self.ends)
-        return loops().gathered(holders, *(values[moving] for values in spans)) if moving.any() else holders
+        if not moving.any():
+            return holders
+        holders, spans = holders.copy(), (self.old_starts, self.old_ends, self.starts, self.ends)
+        loops().gather(holders, *(values[moving] for values in spans))
+        return holders
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +137,12 @@ class Everybody:
         who = intents.who[ahead]
         if not len(who):
             return present
-        committed_tps, committed, staying = loops().moved(
-            present.committed_tps,
-            present.committed,
-            present.staying,
+        committed_tps, committed = present.committed_tps.copy(), present.committed.copy()
+        staying = present.staying.copy()
+        loops().move(
+            committed_tps,
+            committed,
+            staying,
             intents.old_starts[ahead],
             intents.old_ends[ahead],
             intents.starts[ahead],

@@ -168,8 +168,8 @@ def _changes(before: SwarmView, now: SwarmView) -> Changes:
     known = kept_with(now, "_changes")
     entry = known.get(id(before))
     if entry is None or entry[0]() is not before:
-        held, present = _spans(before), _by_peer(now)
-        records = [held[key] for key in sorted(_keys(before) - _keys(now))]
+        held, present = _by_peer(before), _by_peer(now)
+        records = [held[key.rpartition(" ")[0]] for key in sorted(_keys(before) - _keys(now))]
         cut = sorted(
             [record for record in records if _is_cut(record, present)], key=lambda one: -_strength(one)
         )
@@ -194,18 +194,12 @@ def _strength(record: ServerRecord) -> float:
 
 
 def _keys(view: SwarmView) -> frozenset[str]:
+    # who holds what: server and span in one text
     known = view.__dict__.get("_keys")
     if known is None:
-        known = frozenset(_spans(view))
+        offline = ServerState.OFFLINE
+        known = frozenset([record.key for record in view.servers if record.state is not offline])
         object.__setattr__(view, "_keys", known)
-    return known
-
-
-def _spans(view: SwarmView) -> dict[str, ServerRecord]:
-    known = view.__dict__.get("_spans")
-    if known is None:
-        known = {record.key: record for record in view.servers if record.state is not ServerState.OFFLINE}
-        object.__setattr__(view, "_spans", known)
     return known
 
 

@@ -15,11 +15,14 @@ from swarmlab.placement.rule import compiled
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swarmlab.types import ServerRecord, SwarmView
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 # Policies draw through the methods both have (shuffle, random); petals' own answers need the legacy one.
+NO_PLACES, NO_RATES = np.empty(0, dtype=np.int64), np.empty(0)
 Rng: TypeAlias = np.random.Generator | np.random.RandomState
 
 
@@ -61,11 +64,21 @@ def layout_of(view: SwarmView) -> Layout:
 
 
 def _build(view: SwarmView) -> Layout:
-    records = tuple(record for record in view.servers if record.state is not ServerState.OFFLINE)
-    starts = np.array([record.span.start for record in records], dtype=np.int64)
-    ends = np.array([record.span.end for record in records], dtype=np.int64)
-    tps = np.array([record.throughput_tps for record in records], dtype=np.float64)
+    offline = ServerState.OFFLINE
+    records = tuple([record for record in view.servers if record.state is not offline])
+    starts, ends, tps = spans_of(records)
     return Layout(view.n_blocks, records, starts, ends, tps, block_sums(starts, ends, tps, view.n_blocks))
+
+
+def spans_of(records: Sequence[ServerRecord]) -> tuple[Ints, Ints, Floats]:
+    """Where the spans start and end, and what each server announces."""
+    if not records:
+        return NO_PLACES, NO_PLACES, NO_RATES
+    return (
+        np.array([record.span.start for record in records], dtype=np.int64),
+        np.array([record.span.end for record in records], dtype=np.int64),
+        np.array([record.throughput_tps for record in records], dtype=np.float64),
+    )
 
 
 def block_sums(starts: Ints, ends: Ints, tps: Floats, n_blocks: int) -> Floats:

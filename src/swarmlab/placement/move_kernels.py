@@ -1,4 +1,7 @@
-"""Compiled inner loops of the swarmlab policy: what each move is worth, and who would gain more by one."""
+"""Compiled inner loops of the swarmlab policy: what each move is worth, and who would gain more by one.
+
+Those that return nothing change their first arguments: an array that compiled code returns takes a microsecond to wrap.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ MAX_EXPONENT = 700.0  # beyond, exp overflows a float
 
 
 @njit(
-    "Tuple((float64[::1], int64[::1], float64[::1], int64[::1]))(float64[::1], int64[::1], float64[::1], int64[::1],"
-    " int64, int64, float64, boolean, int64[::1], int64[::1], float64[::1])",
+    "void(float64[::1], int64[::1], float64[::1], int64[::1], int64, int64, float64, boolean, int64[::1], int64[::1],"
+    " float64[::1])",
     cache=True,
 )
 def others(
@@ -34,10 +37,8 @@ def others(
     more_starts: Ints,
     more_ends: Ints,
     more_rates: Floats,
-) -> tuple[Floats, Ints, Floats, Ints]:
-    """The sums of all without a server on [start, end), who serves if `sure`, and with more who are to come."""
-    committed_tps, committed = committed_tps.copy(), committed.copy()
-    serving_tps, staying = serving_tps.copy(), staying.copy()
+) -> None:
+    """Make the sums of all those without a server on [start, end), who serves if `sure`, and with more to come."""
     for block in range(start, end):
         committed_tps[block] -= rate
         committed[block] -= 1
@@ -53,15 +54,14 @@ def others(
         if committed[block] == 0 or committed_tps[block] < 0:
             committed_tps[block] = 0.0
         serving_tps[block] = max(serving_tps[block], 0.0)
-    return committed_tps, committed, serving_tps, staying
 
 
 @njit(
-    "Tuple((float64[::1], int64[::1], int64[::1]))(float64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], float64[::1], boolean[::1])",
+    "void(float64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], float64[::1],"
+    " boolean[::1])",
     cache=True,
 )
-def moved(
+def move(
     committed_tps: Floats,
     committed: Ints,
     staying: Ints,
@@ -71,9 +71,8 @@ def moved(
     ends: Ints,
     rates: Floats,
     sure: Flags,
-) -> tuple[Floats, Ints, Ints]:
-    """The sums once servers have gone from their old spans to new ones; those that are `sure` serve the old ones."""
-    committed_tps, committed, staying = committed_tps.copy(), committed.copy(), staying.copy()
+) -> None:
+    """Let servers go from their old spans to new ones; those that are `sure` serve the old ones."""
     for i in range(rates.size):
         for block in range(old_starts[i], old_ends[i]):
             committed_tps[block] -= rates[i]
@@ -83,17 +82,38 @@ def moved(
         for block in range(starts[i], ends[i]):
             committed_tps[block] += rates[i]
             committed[block] += 1
-    return committed_tps, committed, staying
 
 
-@njit("int64[::1](int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])", cache=True)
-def gathered(holders: Ints, old_starts: Ints, old_ends: Ints, starts: Ints, ends: Ints) -> Ints:
-    """How many hold each block once servers have gone from their old spans to new ones."""
-    holders = holders.copy()
+@njit("void(float64[::1], int64[::1], int64[::1], float64[::1])", cache=True)
+def add(values: Floats, starts: Ints, ends: Ints, rates: Floats) -> None:
+    """Let each block have more servers, in their order."""
+    for i in range(rates.size):
+        for block in range(starts[i], ends[i]):
+            values[block] += rates[i]
+
+
+@njit("boolean(float64[::1], float64[::1], int64[::1], int64[::1], float64[::1], float64)", cache=True)
+def any_share(parts: Floats, totals: Floats, starts: Ints, ends: Ints, rates: Floats, share: float) -> bool:
+    """Has some block a part that is this share of its total, once more servers are added to both?"""
+    more = np.zeros(parts.size)
+    for i in range(rates.size):
+        for block in range(starts[i], ends[i]):
+            more[block] += rates[i]
+    for block in range(parts.size):
+        part = parts[block] + more[block]
+        if part > 0 and part >= share * (totals[block] + more[block]):
+            return True
+    return False
+
+
+@njit("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])", cache=True)
+def gather(holders: Ints, old_starts: Ints, old_ends: Ints, starts: Ints, ends: Ints) -> None:
+    """Let servers go from their old spans to new ones, where only their number counts."""
     for i in range(starts.size):
-        holders[old_starts[i] : old_ends[i]] -= 1
-        holders[starts[i] : ends[i]] += 1
-    return holders
+        for block in range(old_starts[i], old_ends[i]):
+            holders[block] -= 1
+        for block in range(starts[i], ends[i]):
+            holders[block] += 1
 
 
 @njit("float64[::1](float64[::1], float64, int64, float64)", cache=True)
@@ -117,11 +137,14 @@ def utilities(values: Floats, rate: float, width: int, beta: float) -> Floats:
 
 
 @njit(
-    "Tuple((float64[::1], float64[::1], boolean[::1]))(float64[::1], float64[::1], int64[::1], int64, int64, float64,"
+    "void(float64[::1], float64[::1], boolean[::1], float64[::1], float64[::1], int64[::1], int64, int64, float64,"
     " float64, float64, boolean, float64, float64, float64)",
     cache=True,
 )
 def price_moves(
+    worth: Floats,
+    loaded: Floats,
+    safe: Flags,
     committed_tps: Floats,
     serving_tps: Floats,
     staying: Ints,
@@ -134,7 +157,7 @@ def price_moves(
     sharpness: float,
     horizon_s: float,
     toll_tps: float,
-) -> tuple[Floats, Floats, Flags]:
+) -> None:
     """For each start: worth in tokens, blocks loaded, and whether all blocks stay served meanwhile."""
     n_blocks = committed_tps.size
     count = n_blocks - width + 1
@@ -154,9 +177,9 @@ def price_moves(
         last_tps[d + 1] = min(last_tps[d], serving_tps[old + width - 1 - d])
         first_n[d + 1] = min(first_n[d], staying[old + d])
         last_n[d + 1] = min(last_n[d], staying[old + width - 1 - d])
-    worth, loaded, safe = np.zeros(count), np.zeros(count), np.ones(count, dtype=np.bool_)
     for start in range(count):
         if start == old:
+            worth[start], loaded[start], safe[start] = 0.0, 0.0, True
             continue
         # going right by d drops the first d blocks, going left the last d; a full reload drops all
         shift = min(abs(start - old), width)
@@ -168,7 +191,6 @@ def price_moves(
         lost = max(0.0, bottleneck - lowest)
         worth[start] = gain[start] * horizon_s - lost * load_s - toll_tps * load_s
         safe[start] = fewest > 0
-    return worth, loaded, safe
 
 
 @njit("int64(float64[::1], float64[::1], boolean[::1], int64, int64[::1], float64)", cache=True)

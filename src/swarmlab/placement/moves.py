@@ -98,7 +98,12 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
     mean = (float(seen.committed_tps.sum()) + rate * old.length) / len(seen.committed_tps)
     held = seen.committed > 0
     held[old.start : old.end] = True
-    worth, loaded, safe = loops().price_moves(
+    count = len(held) - old.length + 1
+    worth, loaded, safe = np.empty(count), np.empty(count), np.empty(count, dtype=np.bool_)
+    loops().price_moves(
+        worth,
+        loaded,
+        safe,
         seen.committed_tps,
         seen.serving_tps,
         seen.staying,

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from swarmlab.placement.everybody import everybody_of
+from swarmlab.placement.layout import spans_of
 from swarmlab.placement.rule import loops
 
 if TYPE_CHECKING:
     from swarmlab.placement.everybody import Everybody, Flags, Sums
     from swarmlab.placement.layout import Floats, Ints, Layout
-    from swarmlab.placement.memory import Gone, Memory, Vanished
+    from swarmlab.placement.memory import Gone, Memory
     from swarmlab.types import Intent, Span, SwarmView
 
 NOBODY: frozenset[int] = frozenset()
-NO_PLACES, NO_RATES = np.empty(0, dtype=np.int64), np.empty(0)
 
 
-@dataclass(frozen=True, eq=False)
-class Situation:
+class Situation(NamedTuple):
     """Everybody but the server that looks. Arrays have one entry per block.
 
     :param committed_tps: throughput once all have arrived where they serve, load, or have announced to go
@@ -73,17 +71,11 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
     start, end, rate, sure = 0, 0, 0.0, False
     if own is not None:
         start, end, rate, sure = layout.starts[own], layout.ends[own], rates[own], everybody.sure[own]
-    committed_tps, committed, serving_tps, staying = loops().others(
-        sums.committed_tps,
-        sums.committed,
-        sums.serving_tps,
-        sums.staying,
-        start,
-        end,
-        rate,
-        sure,
-        *_still_coming(missing, everybody.cap_tps),
-    )
+    committed_tps, committed = sums.committed_tps.copy(), sums.committed.copy()
+    serving_tps, staying = sums.serving_tps.copy(), sums.staying.copy()
+    starts, ends, more = spans_of([item.record for item in missing])
+    more = np.minimum(more, everybody.cap_tps) if missing else more
+    loops().others(committed_tps, committed, serving_tps, staying, start, end, rate, sure, starts, ends, more)
     return Situation(
         committed_tps,
         committed,
@@ -100,8 +92,7 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _OnTheirWay:
+class _OnTheirWay(NamedTuple):
     # Whose announced moves count for one server, as made (ahead) or as coming (later: flags of the intents).
     sums: Sums
     movable: Flags
@@ -128,18 +119,6 @@ def _on_their_way(
     ahead = intents.who[first]
     return _OnTheirWay(
         everybody.moved(first), everybody.movable_but(ahead), frozenset(ahead.tolist()), counts & ~first
-    )
-
-
-def _still_coming(missing: tuple[Vanished, ...], cap_tps: float) -> tuple[Ints, Ints, Floats]:
-    # Spans and throughputs of those who are missing from this read.
-    if not missing:
-        return NO_PLACES, NO_PLACES, NO_RATES
-    records = [item.record for item in missing]
-    return (
-        np.array([record.span.start for record in records], dtype=np.int64),
-        np.array([record.span.end for record in records], dtype=np.int64),
-        np.array([min(record.throughput_tps, cap_tps) for record in records], dtype=np.float64),
     )
 
 

@@ -234,7 +234,7 @@ class Swarmlab:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class _Look:
     # What a server has before it at one check.
     now_s: float
@@ -251,7 +251,7 @@ class _Look:
         return len(self.layout.records) - (self.layout.index(self.server.peer_id) is not None)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _Want:
     # A move to wish for (None: stay), how many servers should go before, and why.
     target: Span | None

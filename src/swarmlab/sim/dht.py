@@ -76,8 +76,8 @@ class Dht:
         for peer in [peer for peer, until_s in self._hidden_until_s.items() if until_s <= now_s]:
             del self._hidden_until_s[peer]
         records, hidden = self._records, self._hidden_until_s
-        shown = tuple([records[peer] for peer in self._peers if peer not in hidden])
-        self._last = SwarmView(self.n_blocks, shown, seen_at_s=now_s)
+        peers = [peer for peer in self._peers if peer not in hidden] if hidden else self._peers
+        self._last = SwarmView.in_order(self.n_blocks, tuple([records[peer] for peer in peers]), now_s)
         return self._last
 
     def _renew(self, now_s: float) -> None:
