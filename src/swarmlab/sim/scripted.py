@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.policy import stay
+from swarmlab.sim.clients import Traffic
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import Arm, World
 from swarmlab.types import ServerState
@@ -127,5 +128,7 @@ def play(
     world.env.process(world.sample())
     if absence is not None:
         world.env.process(absence.run())
+    if settings.clients.n_clients:
+        Traffic(world, members).begin()
     world.env.run(until=settings.duration_s)
     return world.history
