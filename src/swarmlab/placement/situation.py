@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 NOBODY: frozenset[int] = frozenset()
 
 
-class Situation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Situation:
     """Everybody but the server that looks. Arrays have one entry per block.
 
     :param committed_tps: throughput once all have arrived where they serve, load, or have announced to go
