@@ -69,7 +69,7 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     try:
         figures = {
             "": balance_figure(history, summary["scenarios"], run.info),
-            "clients": clients_figure(history["delivered"], summary["scenarios"], run.info),
+            "tokens": clients_figure(history["delivered"], summary["scenarios"], run.info),
         }
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
