@@ -22,8 +22,9 @@ from tests.bridge.virtual_time import clock_of_the_loop, run
 SETTINGS = RecoverySettings(replay_tokens=48)
 MAX_LENGTH = 600
 # what a step may take beyond recovery_s, which begins with the first failure that is known and ends with the beginning
-# of the last attempt: two waits up to the hard limit, a view, a dial
-OVERTIME_S = 2 * SETTINGS.hard_max_s + 30.0
+# of the last attempt: two waits up to the hard limit (longer for what a replay's tokens may take, three times doubled),
+# a view, a dial
+OVERTIME_S = 2 * (SETTINGS.hard_max_s + 8 * SETTINGS.token_s * SETTINGS.replay_tokens) + 30.0
 
 
 class Driver:
