@@ -21,7 +21,7 @@ SHOWN = {
     "delivered_tps": "tokens/s delivered to all clients",
     "sessions_failed_share": "share of sessions that ended with an error",
     "stalls_per_1000_tokens": "stalls per 1,000 tokens",
-    "stall_s_p95": "a stall, s, 95 %",
+    "stall_s_p95": "seconds that 95 % of stalls do not pass",
     "stalled_share": "share of the clients' time in stalls",
     "seeking_share": "... in which they knew no server for a block",
 }

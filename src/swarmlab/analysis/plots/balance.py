@@ -31,9 +31,9 @@ TITLES = {
     "slow_news": "records are seen after a minute",
     "few": "records are complete",
     "few_lapses": "each server is unseen for a minute, once an hour",
-    "complete_clients": "with clients",
-    "few_clients": "with clients",
-    "few_lapses_clients": "with clients, each server unseen once an hour",
+    "complete_clients": "records are complete, with clients",
+    "few_clients": "records are complete, with clients",
+    "few_lapses_clients": "each server is unseen once an hour, with clients",
 }
 SWEPT = "swept"  # of +exp=churn: its settings are those of the command line
 SWEPT_SETTINGS = {

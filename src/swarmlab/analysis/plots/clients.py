@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from swarmlab.analysis.clients import SHOWN
+from swarmlab.analysis.plots.balance import TITLES
 from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption
 from swarmlab.analysis.stats import Estimate
 from swarmlab.analysis.style import style_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from swarmlab.analysis.clients import Row
 
+TITLE_LETTERS = 40  # in a line
 STRETCHES = 36  # means over so many stretches of time are drawn
 PER_CENT = ("sessions_failed_share", "stalled_share", "seeking_share")
 
@@ -52,8 +55,9 @@ def clients_figure(
         )
         rows = list(delivered)
         for axes, (scenario, arms) in zip(grid.T, shown.items(), strict=True):
-            _draw_over_time(axes[0], arms, [row for row in rows if row["scenario"] == scenario])
-            axes[0].set_title(scenario.replace("_", " "), loc="left")
+            mine = [row for row in rows if row["scenario"] == scenario]
+            _draw_over_time(axes[0], arms, mine)
+            axes[0].set_title(_title(scenario, mine), loc="left")
             for one, (metric, words) in zip(axes[1:], SHOWN.items(), strict=True):
                 _draw_metric(one, arms, metric, words)
         for axes, metric in zip(grid[1:, 0], SHOWN, strict=True):
@@ -68,6 +72,12 @@ def clients_figure(
 
 def _with_clients(arms: Mapping[str, Any]) -> dict[str, Any]:
     return {arm: metrics for arm, metrics in arms.items() if "delivered_tps" in metrics}
+
+
+def _title(scenario: str, rows: list[Row]) -> str:
+    world = scenario.removesuffix("_clients")
+    clients = max(row["clients"] for row in rows)
+    return textwrap.fill(f"{clients} clients, {TITLES.get(world, world)}", TITLE_LETTERS)
 
 
 def _draw_over_time(axes: Axes, arms: Mapping[str, Any], rows: list[Row]) -> None:
