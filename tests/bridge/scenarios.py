@@ -756,3 +756,12 @@ async def all_but_one_of_many_hang_at_once(driver: Driver) -> None:
             server.hang()
     assert await took_s(driver) < len(others) * driver.settings.probe_s + 2.0
     assert driver.server_at(3) is alive
+
+
+@scenario((0, 3), (3, 6))
+async def the_connection_to_the_only_holder_breaks(driver: Driver) -> None:
+    """It is asked again when its ban is over, not at the next of ever rarer looks."""
+    assert await driver.step(10)
+    holder = driver.server_at(3)
+    holder.break_streams()
+    assert await took_s(driver) < driver.settings.ban_s + 0.5

@@ -441,6 +441,12 @@ MUTANTS = [
         "all_but_one_of_many_hang_at_once",
     ),
     Mutant(
+        "who is waited for is asked when it is looked at, not when its ban is over",
+        router,
+        [("await asyncio.sleep(wait_s)", "await asyncio.sleep(retry_s)")],
+        "the_connection_to_the_only_holder_breaks",
+    ),
+    Mutant(
         "nobody looks for others while a dial hangs",
         chain,
         [("self.router.look_for_others()", "pass")],

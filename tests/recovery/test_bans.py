@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from threading import Barrier, Thread
 
 import pytest
@@ -154,3 +155,14 @@ def test_no_failure_told_on_another_thread_is_lost(bans):
     for thread in threads:
         thread.join()
     assert bans._bans["a"].streak == n_threads * n_failures
+
+
+def test_the_next_chance_is_the_first_end_of_a_ban(bans):
+    assert bans.next_chance_s(["a"], 0.0) == math.inf
+    bans.failed("a", 100.0, None)
+    bans.busy("b", 100.0, 2.0)
+    bans.forbid("c")
+    assert bans.next_chance_s(["a", "b", "c"], 100.0) == 102.0
+    assert bans.next_chance_s(["a", "b", "c"], 102.0) == 105.0
+    assert bans.next_chance_s(["a", "b", "c"], 105.0) == math.inf
+    assert bans.next_chance_s(["x"], 100.0) == math.inf

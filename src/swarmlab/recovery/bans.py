@@ -129,6 +129,11 @@ class BanTable:
         bans = [self._bans.get(peer_id) for peer_id in peer_ids]
         return bool(bans) and all(ban is not None and ban.until_s == math.inf for ban in bans)
 
+    def next_chance_s(self, peer_ids: Collection[str], now_s: float) -> float:
+        """When the first of those peers that are avoided even as a last resort is so no more; infinite if none is."""
+        waits = {peer: ban.again_s for peer, ban in self._known()}
+        return min((at_s for peer in peer_ids if (at_s := waits.get(peer, now_s)) > now_s), default=math.inf)
+
     def _known(self) -> list[tuple[str, _Ban]]:
         with self._lock:
             return list(self._bans.items())

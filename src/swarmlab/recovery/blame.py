@@ -49,6 +49,10 @@ class Blame:
         own = self._own.excluded(now_s, view, last_resort=last_resort)
         return own if last_resort else own | self._shared.excluded(now_s, view)
 
+    def next_chance_s(self, peer_ids: Collection[str], now_s: float) -> float:
+        """As BanTable.next_chance_s."""
+        return self._own.next_chance_s(peer_ids, now_s)
+
     def suspects(self) -> frozenset[str]:
         """As BanTable.suspects."""
         return self._own.suspects() | self._shared.suspects()

@@ -106,6 +106,7 @@ class Router:
         view = await self._views.fresh(self._settings.view_max_age_s)
         newest = view.seen_at_s >= asked_at_s
         while True:
+            wait_s = retry_s
             for last_resort in (False, True):
                 excluded = self._blame.excluded(time.monotonic(), view, last_resort=last_resort)
                 try:
@@ -114,8 +115,11 @@ class Router:
                     too_late = time.monotonic() + retry_s > deadline_s
                     if last_resort and (too_late or self._blame.forbids_all(error.avoided)):
                         raise error from None
+                    # not beyond the moment at which one of them may be asked again
+                    now_s = time.monotonic()
+                    wait_s = min(retry_s, self._blame.next_chance_s(error.avoided, now_s) - now_s)
             if newest:
-                await asyncio.sleep(retry_s)
+                await asyncio.sleep(wait_s)
             newest = True  # an older one is read again at once, but only the first time
             # not longer, however slow the DHT is: bans end meanwhile
             view = await self._views.newer(view, retry_s)
