@@ -765,3 +765,14 @@ async def the_connection_to_the_only_holder_breaks(driver: Driver) -> None:
     holder = driver.server_at(3)
     holder.break_streams()
     assert await took_s(driver) < driver.settings.ban_s + 0.5
+
+
+@scenario((0, 3), (3, 6))
+async def the_only_holder_hangs_for_a_while(driver: Driver) -> None:
+    """A dial that waits finds it at once when it goes on; to give up means to wait for the end of a longer ban."""
+    assert await driver.step(10)
+    holder = driver.server_at(3)
+    holder.break_streams()
+    holder.hang()
+    asyncio.get_running_loop().call_later(12.0, holder.resume)
+    assert 12.0 < await took_s(driver) < 12.5

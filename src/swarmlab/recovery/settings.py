@@ -13,7 +13,8 @@ MAY_BE_ZERO = ("standby_tokens", "history_max_bytes")
 class RecoverySettings:
     """How long to wait, whom to avoid and when to give up. All times in seconds of the client's clock.
 
-    :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed
+    :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed. It counts where
+        nobody else serves the blocks: who gives up waits for the end of a ban instead, so less would be later
     :param hedge_s: ... unless others serve the same blocks: then it is left for them after this at the earliest
     :param hedge_factor: ... and after this multiple of its round trip time; both double with each failure in a row
     :param read_view_s: longest wait for one read of the DHT
@@ -46,7 +47,7 @@ class RecoverySettings:
     :param close_s: longest wait for a polite goodbye
     """
 
-    connect_s: float = 5.0
+    connect_s: float = 10.0
     hedge_s: float = 0.5
     hedge_factor: float = 10.0
     read_view_s: float = 5.0
