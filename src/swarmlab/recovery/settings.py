@@ -13,7 +13,7 @@ MAY_BE_ZERO = ("standby_tokens", "history_max_bytes")
 class RecoverySettings:
     """How long to wait, whom to avoid and when to give up. All times in seconds of the client's clock.
 
-    :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed. It counts where
+    :param connect_s: longest wait for a stream to open; after it the peer that did not answer is blamed. It counts if
         nobody else serves the blocks: who gives up waits for the end of a ban instead, so less would be later
     :param hedge_s: ... unless others serve the same blocks: then it is left for them after this at the earliest
     :param hedge_factor: ... and after this multiple of its round trip time; both double with each failure in a row
