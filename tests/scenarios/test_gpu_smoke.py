@@ -14,7 +14,7 @@ from swarmlab.analysis.gpu_smoke import table
 from swarmlab.health.capacity import GIB
 from swarmlab.health.gpus import CUDA_VISIBLE
 from swarmlab.health.swarm_plan import Place, check_plan
-from swarmlab.scenarios import gpu_smoke
+from swarmlab.scenarios import bounded_step, gpu_smoke
 from swarmlab.scenarios.gpu_smoke import CPU, GPU, STEPS, Smoke, Step, device_label
 from swarmlab.scenarios.planning import check_in_time, plans_of
 from swarmlab.settings import load
@@ -23,7 +23,7 @@ STUBBORN = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: s
 
 
 def test_a_gpu_is_done_within_ten_minutes():
-    assert sum(GPU.budget_s.values()) <= 600 - gpu_smoke.LEAVE_S / 2
+    assert sum(GPU.budget_s.values()) <= 600 - bounded_step.LEAVE_S / 2
     assert set(GPU.budget_s) == set(CPU.budget_s) == set(STEPS)
     assert GPU.model == "llama_65b_synthetic"
     assert GPU.quant == "nf4"
@@ -35,19 +35,19 @@ def test_a_gpu_is_done_within_ten_minutes():
 )
 def test_how_a_step_ended_is_told(program, outcome):
     process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
-    assert gpu_smoke._wait(process, 60) == outcome
+    assert bounded_step._wait(process, 60) == outcome
 
 
 @pytest.mark.parametrize("ends_in_order", [True, False])
 def test_a_step_that_is_out_of_time_is_ended_and_said_so(monkeypatch, ends_in_order):
-    monkeypatch.setattr(gpu_smoke, "LEAVE_S", 10.0 if ends_in_order else 0.2)
+    monkeypatch.setattr(bounded_step, "LEAVE_S", 10.0 if ends_in_order else 0.2)
     handler = STUBBORN if ends_in_order else STUBBORN.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
     process = subprocess.Popen(
         [sys.executable, "-c", f"{handler}time.sleep(600)"], stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdout is not None
     process.stdout.readline()
-    assert gpu_smoke._wait(process, 0.1) == "out of time (0.1 s)"
+    assert bounded_step._wait(process, 0.1) == "out of time (0.1 s)"
     assert process.returncode == (0 if ends_in_order else -9)
     process.stdout.close()
 
@@ -119,7 +119,7 @@ def test_a_run_takes_the_settings_of_each_step_and_an_80_gb_gpu_has_room(
 def test_the_gpu_is_one_of_those_that_we_were_given(monkeypatch, tmp_path):
     monkeypatch.setenv(CUDA_VISIBLE, "4,GPU-b")
     watched = []
-    monkeypatch.setattr(gpu_smoke, "_watched", lambda gpu: (watched.append(gpu), nullcontext([]))[1])
+    monkeypatch.setattr(bounded_step, "_watched", lambda gpu: (watched.append(gpu), nullcontext([]))[1])
     step, lines = Smoke(GPU, 1, tmp_path)._run("blocks", "tests.scenarios.says_which_gpu")
     assert step.outcome == "done", lines
     assert lines == ["GPU-b", "PCI_BUS_ID"]

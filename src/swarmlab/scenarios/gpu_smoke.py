@@ -10,13 +10,8 @@ import argparse
 import json
 import os
 import platform
-import signal
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +24,7 @@ from swarmlab.bridge.models import ensure_model
 from swarmlab.health.gpus import CUDA_ORDER, CUDA_VISIBLE, visible_gpus
 from swarmlab.health.probe import run_probe
 from swarmlab.record.rundir import git_state, versions, write_json
-
-LEAVE_S = 60.0  # for a swarm to be torn down
-POLL_S = 0.5
-EXIT_UNKNOWN = 3  # of swarmlab.run
+from swarmlab.scenarios.bounded_step import run_within
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,7 @@ STEPS = ("blocks", "failover", "rebalance")
 class Step:
     """One step as it went.
 
-    :param outcome: done, failed (with its exit code) or out of time
+    :param outcome: as of ``bounded_step.Ended``
     """
 
     name: str
@@ -142,68 +134,15 @@ class Smoke:
 
     def _run(self, name: str, module: str, *arguments: str) -> tuple[Step, list[str]]:
         """A process of its own, within the step's time; what it printed goes to a log, too."""
-        started, log = time.monotonic(), self.folder / f"{name}.log"
         env = {**CUDA_ORDER, **os.environ, "PYTHONWARNINGS": "ignore"}
         shown = (
             None if self.gpu is None else visible_gpus([self.gpu], os.environ.get(CUDA_VISIBLE), "--gpu")[0]
         )
         if shown is not None and module != "swarmlab.run":  # a swarm's servers are told one by one
             env[CUDA_VISIBLE] = shown
-        with log.open("wb") as out, _watched(shown) as peak:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                stdout=out,
-                stderr=out,
-                env=env,
-                start_new_session=True,
-            )
-            outcome = _wait(process, self.size.budget_s[name])
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return Step(name, outcome, round(time.monotonic() - started, 1), max(peak, default=None)), lines
-
-
-def _wait(process: subprocess.Popen[bytes], budget_s: float) -> str:
-    """How it ended; out of time, it gets a moment to tear down what it started."""
-    try:
-        code = process.wait(budget_s)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(LEAVE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        return f"out of time ({budget_s:g} s)"
-    # a shortened run has not all that a verdict asks for; the result says which verdict it got
-    return "done" if code in (0, EXIT_UNKNOWN) else f"failed with exit code {code}"
-
-
-@contextmanager
-def _watched(gpu: str | None) -> Iterator[list[int]]:
-    """Bytes in use on the GPU, sampled as long as the block lasts; nothing on a CPU.
-
-    :param gpu: as nvidia-smi knows it: number or UUID; of a part of one (MIG) it tells nothing
-    """
-    samples: list[int] = []
-    if gpu is None:
-        yield samples
-        return
-    over = threading.Event()
-
-    def sample() -> None:
-        command = ["nvidia-smi", f"--id={gpu}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        while not over.wait(POLL_S):
-            found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-            if found.isdigit():
-                samples.append(int(found) * 2**20)
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
+        command = [sys.executable, "-m", module, *arguments]
+        ended = run_within(self.size.budget_s[name], command, env, self.folder / f"{name}.log", shown)
+        return Step(name, ended.outcome, ended.seconds, ended.peak_device_bytes), ended.lines
 
 
 def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
