@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from swarmlab.errors import BadInput
 from swarmlab.placement.cost import LoadCost
+from swarmlab.sim.checks import CheckTimes
 from swarmlab.sim.dht import Dht
 from swarmlab.sim.population import (
     ARRIVING_S,
@@ -176,3 +177,20 @@ def test_what_cannot_be_is_refused_by_name(field, value):
 
 def test_the_defaults_can_be():
     check(SimSettings())
+
+
+def test_a_server_checks_after_a_time_drawn_evenly_up_to_twice_the_mean():
+    times, plain = CheckTimes(SimSettings(check_period_s=60.0), generator(1, 2)), generator(1, 2)
+    assert [times.first_s(), times.next_s(), times.next_s()] == [plain.uniform(0, 120) for _ in range(3)]
+    exact = CheckTimes(SimSettings(check_period_s=60.0, check_evenly=False), generator(1, 2))
+    assert 0 <= exact.first_s() <= 60
+    assert exact.next_s() == 60
+
+
+def test_after_moves_that_were_not_made_a_server_waits_longer_and_longer():
+    times = CheckTimes(SimSettings(check_period_s=60.0), generator(1, 2))
+    assert times.after_setbacks_s() is None
+    times.setbacks = 1
+    once = times.after_setbacks_s()
+    times.setbacks = 2
+    assert 60 < (once or 0) < (times.after_setbacks_s() or 0)

@@ -37,7 +37,7 @@ def whom_to_ask(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[
     In doubt are those missing from this read or cut in it, and those whose record was not renewed in time. Where they
     make up too little of every block to matter, as in swarms of many hundreds nearly always, nobody is asked.
     """
-    if not _matters(view, memory):
+    if not matters(view, memory):
         return ()
     doubtful = {item.peer_id: item for item in missing(view, memory, own_peer)}
     known = {item.peer_id: item.expires_at_s for item in memory.gone} if memory and memory.gone else {}
@@ -51,7 +51,8 @@ def whom_to_ask(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[
     return (*doubtful.values(), *_witnesses(view, doubtful, own_peer))
 
 
-def _matters(view: SwarmView, memory: Memory | None) -> bool:
+def matters(view: SwarmView, memory: Memory | None) -> bool:
+    """Whether those in doubt make up ``MATTERS`` of some block, the server's own records among them."""
     changes, vanished = unseen(view, memory)
     if not changes.items and not vanished and not overdue(view):
         return False

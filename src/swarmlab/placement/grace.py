@@ -169,10 +169,9 @@ def _changes(before: SwarmView, now: SwarmView) -> Changes:
     entry = known.get(id(before))
     if entry is None or entry[0]() is not before:
         held, present = _by_peer(before), _by_peer(now)
-        records = [held[key.rpartition(" ")[0]] for key in sorted(_keys(before) - _keys(now))]
-        cut = sorted(
-            [record for record in records if _is_cut(record, present)], key=lambda one: -_strength(one)
-        )
+        lost = [held[key.rpartition(" ")[0]] for key in _keys(before) - _keys(now)]
+        cut = [record for record in lost if _is_cut(record, present)]
+        cut.sort(key=lambda one: (-_strength(one), one.key))
         items = tuple(Vanished(record, now.seen_at_s) for record in cut[: MAX_VANISHED + 1])
         found = Changes(items, frozenset(item.record.peer_id for item in items))
         # a weak reference, or each view would keep all earlier ones alive

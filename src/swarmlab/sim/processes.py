@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 import simpy
 
 from swarmlab.placement.cost import LoadCost
-from swarmlab.placement.policy import Server, wait_after_setbacks_s
-from swarmlab.sim.account import ReloadAccount
+from swarmlab.placement.policy import Server
+from swarmlab.sim.checks import CheckTimes
+from swarmlab.sim.holder import Holder
 from swarmlab.sim.population import CHECKS, DELAYS, LAPSES, POLICIES, Ending, generator
 from swarmlab.sim.reload import steps
+from swarmlab.sim.rows import decision_row
 from swarmlab.types import ServerRecord, ServerState, Span
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
     from simpy.events import ProcessGenerator
 
     from swarmlab.placement.memory import Memory
     from swarmlab.sim.population import Member
-    from swarmlab.sim.reload import Step
     from swarmlab.sim.world import World
     from swarmlab.types import Decision, Intent
 
@@ -28,7 +30,7 @@ HOLE = "hole"  # why a server checks before it is time
 GOLDEN = 0.618033988749895  # multiples of it, less whole numbers, are spread evenly
 
 
-class ServerLife:
+class ServerLife(Holder):
     """All visits of one member to one world. ``run`` is its SimPy process.
 
     :param index: place in the population, which names its streams of random numbers
@@ -36,23 +38,22 @@ class ServerLife:
     """
 
     def __init__(self, world: World, member: Member, index: int) -> None:
-        self.world, self.member = world, member
-        self.width = min(member.n_blocks, world.settings.n_blocks)
+        super().__init__(world, member)
         cost = world.settings
         self.load = LoadCost(cost.s_per_block, cost.s_per_move, keeps_overlap=world.arm.keeps_overlap)
-        self._checks, self._draws, self._delays, self._lapses = (
-            generator(world.seed, concern, index) for concern in (CHECKS, POLICIES, DELAYS, LAPSES)
-        )
-        self.span: Span | None = None
+        self._index = index
+        self._checks = CheckTimes(world.settings, self._generator(CHECKS))
+        self._draws, self._delays = self._generator(POLICIES), self._generator(DELAYS)
         self._memory: Memory | None = None
         self._before: Memory | None = None
         self.movable = True
         self._waits, self._phase = False, index * GOLDEN % 1.0
-        self._setbacks = 0  # moves in a row that were not made
         world.lives.append(self)
         self._record: ServerRecord | None = None
         self._known: Server | None = None
-        self._reload: ReloadAccount | None = None
+
+    def _generator(self, concern: int) -> Generator:
+        return generator(self.world.seed, concern, self._index)
 
     def run(self) -> ProcessGenerator:
         """Come and go as the schedule says."""
@@ -78,15 +79,15 @@ class ServerLife:
                 self._hold(self.member.held)
             else:
                 yield from self._choose_and_load(None)
-            wait_s = self._first_check_s()
+            wait_s = self._checks.first_s()
             while True:
                 yield from self._wait(wait_s)
                 decision = self._check()
                 wait_s = decision.check_again_s
                 if decision.moved:
                     yield from self._carry_out(decision)
-                    wait_s = self._wait_after_setbacks_s()
-                wait_s = self._next_check_s() if wait_s is None else wait_s
+                    wait_s = self._checks.after_setbacks_s()
+                wait_s = self._checks.next_s() if wait_s is None else wait_s
         except simpy.Interrupt as interrupt:
             self._end(Ending(interrupt.cause))
 
@@ -104,7 +105,7 @@ class ServerLife:
         """One of the looks between checks, at this server's own moment within the next ``watch_s``."""
         world = self.world
         yield world.env.timeout(watch_s * self._phase)
-        if self._waits and not self._setbacks and world.must_check(self._server(), self._memory):
+        if self._waits and not self._checks.setbacks and world.must_check(self._server(), self._memory):
             self._life.interrupt(HOLE)
 
     def _hold(self, span: Span) -> None:
@@ -131,9 +132,9 @@ class ServerLife:
         if decision.intent is not None and self.world.news_take_time:
             yield from self._look_again(decision, decision.intent)
             if self._record is None or self._record.intent is None:
-                self._setbacks += 1
+                self._checks.setbacks += 1
                 return
-        self._setbacks = 0
+        self._checks.setbacks = 0
         if decision.keeps_target:
             yield from self._change(self.span, decision.target)
             return
@@ -182,37 +183,6 @@ class ServerLife:
         self._announce(new, ServerState.ONLINE)
         self._log_state(ServerState.ONLINE)
 
-    def _load(self, step: Step, reload: ReloadAccount) -> ProcessGenerator:
-        self._serve(step.serving)
-        self._log_state(ServerState.JOINING)
-        if step.seconds > 0:
-            yield self.world.env.timeout(step.seconds)
-        reload.load(step.blocks)
-
-    def _serve(self, span: Span | None) -> None:
-        # What is not served is counted up to now with what was served until now.
-        self._count_lost()
-        self.world.serve(self.member.name, span)
-
-    def _count_lost(self) -> None:
-        if self._reload is not None:
-            served = self.world.serving.get(self.member.name)
-            self._reload.count(self.world.now_s, self.width - (served.length if served else 0))
-
-    def _begin_reload(self, old: Span | None) -> ReloadAccount:
-        self._reload = ReloadAccount(old, self.world.now_s)
-        self.world.loading.add(self.member.name)
-        return self._reload
-
-    def _end_reload(self, *, completed: bool) -> None:
-        if self._reload is None:
-            return
-        self._count_lost()
-        row = self._reload.row(self.world.now_s, completed=completed)
-        self.world.log("reloads", server=self.member.name, throughput_tps=self.member.throughput_tps, **row)
-        self._reload = None
-        self.world.loading.discard(self.member.name)
-
     def _end(self, ending: Ending) -> None:
         self._end_reload(completed=False)
         self._serve(None)
@@ -222,7 +192,7 @@ class ServerLife:
         self._log_state(ending)
         self.world.dht.end_renewing(self.member.name, self.world.now_s)
         self.world.watch_holes()
-        self.span, self._memory, self._record, self._setbacks = None, None, None, 0
+        self.span, self._memory, self._record, self._checks.setbacks = None, None, None, 0
 
     def _announce(self, span: Span | None, state: ServerState, intent: Intent | None = None) -> None:
         if span is None:
@@ -240,10 +210,10 @@ class ServerLife:
         self.world.announce(self._record)
 
     def _lapse(self) -> ProcessGenerator:
-        mean_gap_s = 3600.0 / self.world.settings.lapses_per_hour
+        mean_gap_s, draws = 3600.0 / self.world.settings.lapses_per_hour, self._generator(LAPSES)
         while True:
-            yield self.world.env.timeout(self._lapses.exponential(mean_gap_s))
-            self.world.dht.hide(self.member.name, self.world.now_s + self._lapses.uniform(*LAPSE_S))
+            yield self.world.env.timeout(draws.exponential(mean_gap_s))
+            self.world.dht.hide(self.member.name, self.world.now_s + draws.uniform(*LAPSE_S))
 
     def _server(self) -> Server:
         if self._known is None or self._known.span != self.span:
@@ -252,41 +222,5 @@ class ServerLife:
             )
         return self._known
 
-    def _first_check_s(self) -> float:
-        mean_s = self.world.settings.check_period_s
-        return self._checks.uniform(0, 2 * mean_s if self.world.settings.check_evenly else mean_s)
-
-    def _next_check_s(self) -> float:
-        mean_s = self.world.settings.check_period_s
-        return self._checks.uniform(0, 2 * mean_s) if self.world.settings.check_evenly else mean_s
-
-    def _wait_after_setbacks_s(self) -> float | None:
-        period_s = self.world.settings.check_period_s
-        return wait_after_setbacks_s(period_s, self._setbacks) if self._setbacks else None
-
     def _log_decision(self, phase: str, decision: Decision, chosen: Span | None) -> None:
-        self.world.log(
-            "decisions",
-            server=self.member.name,
-            phase=phase,
-            policy=decision.policy,
-            moved=decision.moved,
-            old=None if decision.old is None else str(decision.old),
-            target=str(decision.target),
-            chosen=None if chosen is None else str(chosen),
-            intent=None if decision.intent is None else str(decision.intent.span),
-            reason=decision.reason,
-            predicted_gain=decision.predicted_tps - decision.expected_stay_tps,
-        )
-
-    def _log_state(self, state: str) -> None:
-        served = self.world.serving.get(self.member.name)
-        self.world.log(
-            "servers",
-            server=self.member.name,
-            state=str(state),
-            start=self.span.start if self.span else None,
-            end=self.span.end if self.span else None,
-            serving_start=served.start if served else None,
-            serving_end=served.end if served else None,
-        )
+        self.world.log("decisions", **decision_row(self.member.name, phase, decision, chosen))
