@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.recovery.blame import Blame
@@ -11,6 +10,7 @@ from swarmlab.recovery.failure import Attempt, Cause
 from swarmlab.recovery.routing import Hop, Need, NoRoute
 from swarmlab.sim.population import Ending
 from swarmlab.sim.shares import Pass
+from swarmlab.sim.stalls import Stall
 from swarmlab.sim.world import TIME_DIGITS
 from swarmlab.types import Span
 
@@ -21,41 +21,6 @@ if TYPE_CHECKING:
 
 FINISHED, FAILED = "finished", "failed"
 AT_ONCE_S = 1e-3  # after its last moment a server may be taken for gone
-
-
-@dataclass
-class Stall:
-    """One time in which a session could not go on, by what it waited for (s).
-
-    :param reroute_s: until there was a server for each block, as far as the client knew
-    :param requests: connections that were tried
-    :param failed: hops that were lost or could not be used; ``taken`` those that took over
-    """
-
-    began_s: float
-    detect_s: float = 0.0
-    reroute_s: float = 0.0
-    connect_s: float = 0.0
-    replay_s: float = 0.0
-    requests: int = 0
-    failed: list[dict[str, Any]] = field(default_factory=list)
-    taken: list[dict[str, Any]] = field(default_factory=list)
-
-    def row(self, now_s: float) -> dict[str, Any]:
-        seconds = {
-            "detect_s": self.detect_s,
-            "reroute_s": self.reroute_s,
-            "connect_s": self.connect_s,
-            "replay_s": self.replay_s,
-            "total_s": now_s - self.began_s,
-        }
-        return {
-            "cause": self.failed[0]["cause"] if self.failed else None,
-            **{name: round(value, TIME_DIGITS) for name, value in seconds.items()},
-            "requests": self.requests,
-            "failed": self.failed,
-            "spans": self.taken,
-        }
 
 
 class Session:
@@ -137,7 +102,7 @@ class Session:
                 yield from self._feed(position, stall)
             else:
                 done = True
-        if kind != "openings" or stall.failed or stall.reroute_s or not done:
+        if kind != "openings" or stall.in_trouble or not done:
             replayed = position if done else 0
             world.log(
                 kind, **self._who(), token=self._passed_tokens, tokens_replayed=replayed, completed=done,
@@ -196,7 +161,7 @@ class Session:
             self.chain = sorted([*self.chain, hop], key=_start)
             self._unfed.append(hop)
             self._traffic.hold(self, hop)
-            stall.taken.append(_where(hop))
+            stall.take(hop)
         return hops is not None
 
     def _route(self, gap: Span, need: Need, deadline_s: float, stall: Stall) -> ProcessGenerator:
@@ -235,7 +200,7 @@ class Session:
             self._unfed = [hop for hop in self._unfed if hop not in hops]
             for hop in hops:
                 self._blame.praise(hop.peer_id, began_s)
-        stall.replay_s += self._world.now_s - began_s
+        stall.waited_s["replay_s"] += self._world.now_s - began_s
 
     def _go(self, hops: tuple[Hop, ...], tokens: int, *, feeds: bool) -> ProcessGenerator:
         """
@@ -249,13 +214,13 @@ class Session:
         return one.left_tokens <= 0
 
     def _fail(self, hop: Hop, cause: Cause, stall: Stall) -> None:
-        stall.failed.append({**_where(hop), "cause": str(cause)})
+        stall.fail(hop, cause)
         attempt = Attempt(hop.peer_id, str(hop.span), cause, "simulated", math.inf)
         self._blame.failed(attempt, self._world.now_s, self._client.view)
 
     def _wait(self, stall: Stall, what: str, seconds: float) -> ProcessGenerator:
-        setattr(stall, what, getattr(stall, what) + seconds)
         yield self._world.env.timeout(seconds)
+        stall.waited_s[what] += seconds
 
     @property
     def _length(self) -> int:
@@ -263,10 +228,6 @@ class Session:
 
     def _who(self) -> dict[str, Any]:
         return {"client": self._client.number, "session": self.number}
-
-
-def _where(hop: Hop) -> dict[str, Any]:
-    return {"peer": hop.peer_id, "start": hop.span.start, "end": hop.span.end}
 
 
 def _start(hop: Hop) -> int:
