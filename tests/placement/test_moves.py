@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_the_soft_minimum_prefers_the_needy_among_tied_blocks():
 def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
     rng = np.random.default_rng(1)
     load = LoadCost(s_per_block=3.0, s_per_move=2.0, keeps_overlap=keeps_overlap)
-    price = Price(horizon_s=100.0, per_load=0.05)
+    price = Price(horizon_s=100.0, per_load=0.05, per_load_most=0.1)
     for _ in range(200):
         view = random_view(rng, max_blocks=10, max_servers=8)
         record = view.servers[rng.integers(len(view.servers))]
@@ -77,7 +78,7 @@ def test_every_move_is_priced_from_its_definition(keeps_overlap: bool):
         ]
         grain = sum(r * r for r in rates) / sum(rates) if sum(rates) > 0 else 0.0
         complete = all(n + (block in old) > 0 for block, n in enumerate(seen.committed))
-        toll_tps = price.per_load * grain if complete else 0.0
+        toll_tps = min(0.05 * mean, 0.1 * grain) if complete else 0.0
         served_now = min(plus(serving, old, rate))
         for start in range(view.n_blocks - width + 1):
             new = Span(start, start + width)
@@ -128,7 +129,7 @@ def ranks(view: SwarmView) -> list[int]:
     for record in view.servers[:-1]:
         server = Server(record.peer_id, record.span.length, record.throughput_tps, record.span)
         seen = situation(view, server.peer_id, None, None)
-        found.append(rank(layout_of(view), seen, server, record.span, 100))
+        found.append(rank(layout_of(view), seen, server, record.span, Price(), 100))
     return found
 
 
@@ -140,6 +141,48 @@ def test_a_server_with_more_to_gain_goes_first():
     assert ranks(herd(6, peer_id="p009", throughput_tps=1.5))[-1] == 0
 
 
+def test_of_equal_servers_the_one_that_loads_least_goes_first():
+    # blocks 6 and 7 are in need: "near" shifts by two, the others of the same throughput and width load all four
+    spans = {"a": Span(0, 4), "b": Span(0, 4), "near": Span(2, 6), "z": Span(0, 8)}
+    view = SwarmView(8, tuple(ServerRecord(name, span, 1.0) for name, span in spans.items()))
+    assert ranks(view) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("keeps_overlap", [True, False])
+def test_rivals_are_those_whose_best_move_is_worth_more(keeps_overlap: bool):
+    rng = np.random.default_rng(3)
+    load = LoadCost(s_per_block=3.0, s_per_move=2.0, keeps_overlap=keeps_overlap)
+    for _ in range(100):
+        drawn = random_view(rng, max_blocks=10, max_servers=8).servers
+        n_blocks = max(one.span.end for one in drawn)
+        # where all load nothing is served that could be lost, which the ranking leaves out
+        loading, view = (
+            SwarmView(n_blocks, tuple(replace(one, state=state, intent=None) for one in drawn))
+            for state in (ServerState.JOINING, ServerState.ONLINE)
+        )
+        layout, price = layout_of(view), Price(horizon_s=100.0)
+        worth = []
+        for i, record in enumerate(layout.records):
+            seen = situation(loading, record.peer_id, None, None)
+            server = Server(record.peer_id, record.span.length, float(seen.rates_tps[i]), record.span, load)
+            unserved = moves(seen, server, record.span, price)
+            worth.append(max(0.0, float(unserved.worth.max())))
+        for i, record in enumerate(layout.records):
+            seen = situation(view, record.peer_id, None, None)
+            server = Server(record.peer_id, record.span.length, float(seen.rates_tps[i]), record.span, load)
+            found = rank(layout, seen, server, record.span, price, 100)
+            noise = 1e-6 * (1e-9 + max(worth))
+            surely = sum(one > worth[i] + noise for j, one in enumerate(worth) if j != i and seen.movable[j])
+            maybe = sum(one > worth[i] - noise for j, one in enumerate(worth) if j != i and seen.movable[j])
+            assert surely <= found <= maybe
+
+
+def test_loading_is_priced_by_the_mean_and_in_large_swarms_by_one_server():
+    price = Price(per_load=0.03, per_load_most=0.2)
+    assert price.toll_tps(10.0, 10.0) == pytest.approx(0.3)
+    assert price.toll_tps(1000.0, 10.0) == pytest.approx(2.0)
+
+
 def test_servers_that_load_go_after_nobody_else():
     assert ranks(herd(6, state=ServerState.JOINING))[1:] == [0, 1, 2, 3, 4]
 
@@ -149,4 +192,5 @@ def test_counting_rivals_ends_where_it_may():
     last = view.servers[5]
     server = Server(last.peer_id, last.span.length, last.throughput_tps, last.span)
     seen = situation(view, server.peer_id, None, None)
-    assert [rank(layout_of(view), seen, server, last.span, most) for most in (1, 3, 5, 6)] == [1, 3, 5, 5]
+    found = [rank(layout_of(view), seen, server, last.span, Price(), most) for most in (1, 3, 5, 6)]
+    assert found == [1, 3, 5, 5]

@@ -38,6 +38,7 @@ PLACEMENT_STYLES = {
     "pinned": ArmStyle("pinned", "#332288", "p", ":", 2),
     "petals": ARM_STYLES["petals"],
     "recheck": ArmStyle("recheck (PR 493)", "#009E73", "P", "--", 6),
+    "greedy_soft_min": ArmStyle("greedy soft minimum", "#882255", "d", "-.", 7),
     "oracle": ArmStyle("oracle that pays", "#999933", "*", "--", 4),
     "swarmlab": ARM_STYLES["swarmlab"],
 }

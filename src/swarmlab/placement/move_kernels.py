@@ -1,4 +1,4 @@
-"""Compiled inner loops of the swarmlab policy: what each move is worth, and who would gain more by one.
+"""Compiled inner loops of the swarmlab policy: what each move is worth.
 
 Those that return nothing change their first arguments: an array that compiled code returns takes a microsecond to wrap.
 """
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from swarmlab.placement.layout import Floats, Ints
 
     Flags = NDArray[np.bool_]
-
-MAX_EXPONENT = 700.0  # beyond, exp overflows a float
 
 
 @njit(
@@ -224,59 +222,3 @@ def weakest_with(values: Floats, start: int, width: int, rate: float) -> float:
     for block in range(values.size):
         least = min(least, values[block] + (rate if start <= block < start + width else 0.0))
     return least
-
-
-@njit("float64(float64[::1], float64[::1], int64, int64, float64, float64)", cache=True)
-def _appeal(sums: Floats, best: Floats, start: int, end: int, rate: float, beta: float) -> float:
-    # Need met at the best window, less the need that would arise in the window left behind.
-    width = end - start
-    if best[width] < 0:
-        for first in range(sums.size - width):
-            best[width] = max(best[width], sums[first + width] - sums[first])
-    strength = min(beta * rate, MAX_EXPONENT)
-    return -np.expm1(-strength) * (best[width] - np.exp(strength) * (sums[end] - sums[start]))
-
-
-@njit(
-    "int64(float64[::1], int64[::1], int64[::1], float64[::1], boolean[::1], int64, int64, int64, int64, float64,"
-    " float64, int64)",
-    cache=True,
-)
-def rivals(
-    values: Floats,
-    starts: Ints,
-    ends: Ints,
-    rates: Floats,
-    may_move: Flags,
-    own: int,
-    place: int,
-    start: int,
-    end: int,
-    rate: float,
-    sharpness: float,
-    at_most: int,
-) -> int:
-    """How many servers that may move have more to gain than one on [start, end); equals at places before `place`.
-
-    `values` counts everybody, the server itself included; that one is at place `own`, or -1. Where there are many it
-    stops counting at `at_most`.
-    """
-    beta = sharpness / max(values.mean(), 1e-300)
-    need = np.exp(-beta * (values - values.min()))
-    sums = np.zeros(need.size + 1)
-    for block in range(need.size):
-        sums[block + 1] = sums[block] + need[block]
-    best = np.full(
-        need.size + 1, -1.0
-    )  # need met at the best window of each width, reckoned when first asked for
-
-    own_appeal = _appeal(sums, best, start, end, rate, beta)
-    count = 0
-    for i in range(starts.size):
-        if may_move[i] and i != own:
-            appeal = _appeal(sums, best, starts[i], ends[i], rates[i], beta)
-            if appeal > own_appeal or (appeal == own_appeal and i < place):
-                count += 1
-                if count == at_most:
-                    break
-    return count

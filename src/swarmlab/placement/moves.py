@@ -1,6 +1,7 @@
 """What each possible move of one server is worth, and how urgently others would make one.
 
-The loops are compiled (``move_kernels.py``); ``tests/placement/test_moves.py`` has them from their definitions.
+The loops are compiled (``move_kernels.py``, ``rival_kernels.py``); ``tests/placement/test_moves.py`` has them from
+their definitions.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ class Price:
     """What throughput is worth against what moving costs.
 
     :param horizon_s: how long a gain is expected to last
-    :param per_load: what a second of loading costs beyond what the swarm loses, as a share of one server's
-        throughput (``Situation.grain_tps``): a server that loads is not there for the next gap. One server's, not the
-        swarm's: what one move can gain does not grow with the swarm, so its price must not either.
+    :param per_load: what a second of loading costs beyond what the swarm loses, as a share of the blocks' mean
+        throughput: a server that loads is not there for the next gap
+    :param per_load_most: the same as a share of one server's throughput (``Situation.grain_tps``), which is the limit
+        in larger swarms: what one move can gain does not grow with the swarm, so its price must not either
     """
 
     horizon_s: float = 600.0
-    per_load: float = 0.1
+    per_load: float = 0.022
+    per_load_most: float = 0.2
+
+    def toll_tps(self, mean_tps: float, grain_tps: float) -> float:
+        """The price of a second of loading in a swarm with ``mean_tps`` on each block."""
+        return min(self.per_load * mean_tps, self.per_load_most * grain_tps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +58,11 @@ class Moves:
     safe: NDArray[np.bool_]
     seen: Situation
     rate_tps: float
+
+    @property
+    def mean_tps(self) -> float:
+        """Mean throughput of the blocks, wherever the server is."""
+        return mean_with(self.seen, self.rate_tps, self.old.length)
 
     def swarm_tps(self, start: int) -> float:
         """Throughput of the weakest block with the server at ``start``."""
@@ -94,11 +106,18 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
 
     :param seen: the situation of this server, itself left out
     """
+    rate = min(server.throughput_tps, seen.cap_tps)
+    mean = mean_with(seen, rate, old.length)
+    toll_tps = _toll_tps(seen, old, price, mean)
+    return priced(seen, server, old, sharpness(mean, seen.grain_tps), price.horizon_s, toll_tps)
+
+
+def priced(
+    seen: Situation, server: Server, old: Span, sharpness: float, horizon_s: float, toll_tps: float
+) -> Moves:
+    """All moves at a given sharpness of the soft minimum and price of a second of loading (tokens/s)."""
     rate, load = min(server.throughput_tps, seen.cap_tps), server.load
-    mean = (float(seen.committed_tps.sum()) + rate * old.length) / len(seen.committed_tps)
-    held = seen.committed > 0
-    held[old.start : old.end] = True
-    count = len(held) - old.length + 1
+    count = len(seen.committed_tps) - old.length + 1
     worth, loaded, safe = np.empty(count), np.empty(count), np.empty(count, dtype=np.bool_)
     loops().price_moves(
         worth,
@@ -113,25 +132,39 @@ def moves(seen: Situation, server: Server, old: Span, price: Price) -> Moves:
         load.s_per_block,
         load.s_per_move,
         load.keeps_overlap,
-        sharpness(mean, seen.grain_tps),
-        price.horizon_s,
-        price.per_load * seen.grain_tps if held.all() else 0.0,
+        sharpness,
+        horizon_s,
+        toll_tps,
     )
     return Moves(old, worth, loaded, safe, seen, rate)
 
 
-def rank(layout: Layout, seen: Situation, server: Server, old: Span, at_most: int) -> int:
-    """How many other serving servers have more to gain for the swarm; equal ones in the order of their names.
+def _toll_tps(seen: Situation, old: Span, price: Price, mean_tps: float) -> float:
+    # none where a block would have nobody: see `moves`
+    held = seen.committed > 0
+    held[old.start : old.end] = True
+    return price.toll_tps(mean_tps, seen.grain_tps) if held.all() else 0.0
 
-    Every server can reckon this for all from its own view, so of many that see one gap only few go at a time.
+
+def mean_with(seen: Situation, rate_tps: float, width: int) -> float:
+    """Mean throughput of the blocks with a server of ``rate_tps`` on ``width`` of them."""
+    return (float(seen.committed_tps.sum()) + rate_tps * width) / len(seen.committed_tps)
+
+
+def rank(layout: Layout, seen: Situation, server: Server, old: Span, price: Price, at_most: int) -> int:
+    """How many other serving servers have a move that is worth more; equal ones in the order of their names.
+
+    Every server can reckon this for all from its own view, so of many that see one gap only few go at a time: those
+    who gain the most for what they load, taken to load as fast as this one.
 
     :param at_most: counting ends here, which is soon where many would go
     """
     rate = min(server.throughput_tps, seen.cap_tps)
     values = seen.committed_tps.copy()
     values[old.start : old.end] += rate
-    own = layout.index(server.peer_id)
-    return loops().rivals(
+    own, load, mean = layout.index(server.peer_id), server.load, float(values.mean())
+    toll_tps = _toll_tps(seen, old, price, mean)
+    return loops("rival").rivals(
         values,
         layout.starts,
         layout.ends,
@@ -142,6 +175,10 @@ def rank(layout: Layout, seen: Situation, server: Server, old: Span, at_most: in
         old.start,
         old.end,
         rate,
-        sharpness(float(values.mean()), seen.grain_tps),
+        sharpness(mean, seen.grain_tps),
+        price.horizon_s,
+        toll_tps * load.s_per_move,
+        toll_tps * load.s_per_block,
+        load.keeps_overlap,
         at_most,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swarmlab.placement.appendix_d import AppendixD
+from swarmlab.placement.greedy_soft_min import GreedySoftMin
 from swarmlab.placement.join_only import JoinOnly
 from swarmlab.placement.none import NoBalancing
 from swarmlab.placement.petals import Petals
@@ -23,5 +24,6 @@ POLICIES: dict[str, type[Policy]] = {
     "none": NoBalancing,
     "join_only": JoinOnly,
     "appendix_d": AppendixD,
+    "greedy_soft_min": GreedySoftMin,
     "swarmlab": Swarmlab,
 }

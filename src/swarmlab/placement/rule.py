@@ -24,9 +24,12 @@ def compiled() -> ModuleType | None:
 
 
 @cache
-def loops() -> ModuleType:
-    """The compiled loops of the swarmlab policy, which has no others; numba takes 0.3 s to import."""
-    return importlib.import_module("swarmlab.placement.move_kernels")
+def loops(of: str = "move") -> ModuleType:
+    """The compiled loops of the swarmlab policy, which has no others; numba takes 0.3 s to import.
+
+    :param of: ``move``, or ``rival`` for those that rank servers
+    """
+    return importlib.import_module(f"swarmlab.placement.{of}_kernels")
 
 
 def window_start(values: Floats, width: int) -> int:

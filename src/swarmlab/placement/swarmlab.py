@@ -41,8 +41,8 @@ class Swarmlab:
       what the served bottleneck loses while blocks load, less a price on loading itself (``moves.py``).
     - Missing records are believed gone after ``grace_s`` only, or once their servers themselves, asked past the DHT,
       do not serve any more (``grace.py``, ``doubts.py``). A server that nobody answers keeps its span: it is cut off.
-    - Of several servers that would fill one gap, those with most to gain announce it first, and everybody counts
-      announced moves as made (``situation.py``), so the others find the gap filled.
+    - Of several servers that would fill one gap, those whose moves are worth most announce them first, and everybody
+      counts announced moves as made (``situation.py``), so the others find the gap filled.
     - An announced move begins when its server finds the announcement in the swarm itself: whatever was announced
       before can be found by then, too. How long that takes also says how far apart servers take turns.
     - Where a block has nobody, the swarm serves nothing, and a server that alone can mend that loads before its
@@ -175,7 +175,8 @@ class Swarmlab:
         old, load = look.options.old, look.server.load
         plan = shared_plan(look.layout, look.seen, look.server, old, share=self.good_enough)
         load_s = plan.movers * load.s_per_move + plan.blocks_loaded * load.s_per_block
-        cost = (self.price.per_load * look.seen.grain_tps + plan.lost_tps) * load_s
+        toll_tps = self.price.toll_tps(look.options.mean_tps, look.seen.grain_tps)
+        cost = (toll_tps + plan.lost_tps) * load_s
         if not plan.movers or (plan.planned_tps - plan.present_tps) * self.price.horizon_s <= cost:
             return _Want(None, 0, f"{plan.present_tps:.6g} tokens/s is about what moving is worth")
         reason = f"{plan.movers} moves would raise {plan.present_tps:.6g} to {plan.planned_tps:.6g} tokens/s"
@@ -194,7 +195,7 @@ class Swarmlab:
         if wish and wish.target.length == target.length and options.safe[wish.target.start]:
             stands = options.worth[wish.target.start] >= KEEP_WISH * options.worth[target.start]
             target = wish.target if stands else target
-        turn = rank(look.layout, look.seen, look.server, options.old, FAR_BACK)
+        turn = rank(look.layout, look.seen, look.server, options.old, self.price, FAR_BACK)
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:

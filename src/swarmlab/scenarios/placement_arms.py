@@ -14,14 +14,17 @@ from swarmlab.types import Event
 
 GAIN_PERCENT = {"appendix_d_1": 1, "appendix_d_10": 10, "appendix_d_20": 20}
 
+# Their servers keep what they have loaded; all others unload everything, as unmodified Petals does.
+KEEP_OVERLAP = ("swarmlab", "greedy_soft_min")
+
 
 def arm_of(name: str) -> Arm:
-    """The policy of an arm, and the server that carries it out: only ours keeps what it has loaded."""
+    """The policy of an arm, and the kind of server that carries it out."""
     if name in GAIN_PERCENT:
         return Arm(name, AppendixD(p=GAIN_PERCENT[name] / 100))
     if name == ORACLE:
         return Arm(name, Oracle(), keeps_overlap=True)
-    return Arm(name, POLICIES[name](), keeps_overlap=name == "swarmlab")
+    return Arm(name, POLICIES[name](), keeps_overlap=name in KEEP_OVERLAP)
 
 
 def record(run_dir: RunDir, events: Sequence[Event], **where: Any) -> None:

@@ -17,7 +17,8 @@ ARMS_OF = {
 }
 
 PLACEMENT_ARMS = (
-    "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "swarmlab",
+    "none", "join_only", "appendix_d_1", "appendix_d_10", "appendix_d_20", "petals", "recheck", "greedy_soft_min",
+    "swarmlab",
 )  # fmt: skip
 REAL_PLACEMENT_ARMS = ("petals", "recheck", "pinned", "appendix_d", "swarmlab")
 ARMS_OF |= dict.fromkeys(("rebalance", "rebalance_under_load", "sim_vs_real"), REAL_PLACEMENT_ARMS)
