@@ -85,7 +85,9 @@ def _missing(view: SwarmView, known: Memory, own_peer: str) -> list[Vanished]:
     kept: list[Vanished] = []
     if vanished:
         present = _by_peer(view)
-        kept = [item for item in vanished if _is_cut(item.record, present)]
+        kept = [
+            item for item in vanished if item.record.peer_id not in present or _is_cut(item.record, present)
+        ]
     if changes.items:
         already = {item.record.peer_id for item in vanished}
         already.update([item.peer_id for item in known.gone])
@@ -124,7 +126,7 @@ def _believed(
         if one.missing_since_s > now_s - (ANSWERING_GRACES if heard else 1) * grace_s:
             kept.append(one)
     if len(kept) > MAX_VANISHED:
-        kept = sorted(kept, key=lambda item: -_strength(item.record))[:MAX_VANISHED]
+        kept = sorted(kept, key=lambda item: _weakness(item.record))[:MAX_VANISHED]
     return tuple(kept)
 
 
@@ -170,8 +172,8 @@ def _changes(before: SwarmView, now: SwarmView) -> Changes:
     if entry is None or entry[0]() is not before:
         held, present = _by_peer(before), _by_peer(now)
         lost = [held[key.rpartition(" ")[0]] for key in _keys(before) - _keys(now)]
-        cut = [record for record in lost if _is_cut(record, present)]
-        cut.sort(key=lambda one: (-_strength(one), one.key))
+        cut = [record for record in lost if record.peer_id not in present or _is_cut(record, present)]
+        cut.sort(key=lambda one: (_weakness(one), one.key))
         items = tuple(Vanished(record, now.seen_at_s) for record in cut[: MAX_VANISHED + 1])
         found = Changes(items, frozenset(item.record.peer_id for item in items))
         # a weak reference, or each view would keep all earlier ones alive
@@ -188,8 +190,9 @@ def kept_with(view: SwarmView, name: str) -> dict[Any, Any]:
     return known
 
 
-def _strength(record: ServerRecord) -> float:
-    return record.throughput_tps * record.span.length
+def _weakness(record: ServerRecord) -> float:
+    # the strongest first
+    return record.throughput_tps * (record.span.start - record.span.end)
 
 
 def _keys(view: SwarmView) -> frozenset[str]:

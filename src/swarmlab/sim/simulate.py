@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OPTIMAL = "optimal"
 # A swarm is hundreds of thousands of objects that live on and hardly any cycles: looking for those after every 700 new
 # objects, as Python does, takes a third of the time.
-RARELY = (100_000, 20, 50)
+RARELY = (200_000, 50, 50)
 
 
 def simulate(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: int) -> list[Event]:
