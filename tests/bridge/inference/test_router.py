@@ -433,7 +433,7 @@ def test_a_dial_is_given_more_time_after_each_failure_and_none_for_who_answered_
         to_a, to_b = (Hop(peer.to_base58(), WHOLE) for peer in (A, B))
         assert fixture.router.dial_patience_s(to_a) == pytest.approx(1.0)
         assert fixture.router.dial_patience_s(to_b) == SETTINGS.hedge_s
-        for doubled_s in (2.0, 4.0, SETTINGS.connect_s):
+        for doubled_s in (2.0, 4.0, 8.0, SETTINGS.connect_s):
             await asyncio.sleep(1)
             fixture.router.blame(Attempt(A.to_base58(), "0:2", Cause.UNREACHABLE, f"{doubled_s}"))
             assert fixture.router.dial_patience_s(to_a) == pytest.approx(doubled_s)
