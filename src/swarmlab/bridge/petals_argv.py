@@ -53,7 +53,8 @@ def _check_address(address: str, field: str, *, listens: bool, here: bool) -> No
     if (block := unroutable_block(address)) is not None:
         raise BadInput(field, address, f"an address that libp2p tells others of, unlike those in {block}")
     is_ipv4 = address.count(".") == 3
-    if here and is_ipv4 and not address.startswith("127.") and address not in (own := own_addresses()):
+    own = [one for one in own_addresses() if unroutable_block(one) is None]
+    if here and is_ipv4 and not address.startswith("127.") and address not in own:
         raise BadInput(field, address, f"an address of this machine: {', '.join(own)}")
 
 
