@@ -158,6 +158,18 @@ def test_a_swarm_with_many_holes_mends_them_though_no_move_alone_is_worth_its_pr
     assert play(Swarmlab(), 80, servers).swarm_tps > 0
 
 
+def test_a_swarm_that_can_hold_hardly_more_than_the_model_is_mended_by_a_chain_of_moves():
+    # 97 blocks for 80: every server has announced its best move or has none, and 17 blocks would still have nobody
+    starts = (0, 8, 23, 49, 71, 14, 46, 14, 66, 35, 0, 48)
+    widths = (8, 8, 9, 9, 3, 6, 8, 9, 4, 11, 11, 11)
+    rates = np.random.default_rng(7).uniform(5.0, 15.0, len(starts))
+    servers = [
+        Server(f"p{i:02d}", width, float(rate), Span(start, start + width), LoadCost(s_per_block=30.0))
+        for i, (start, width, rate) in enumerate(zip(starts, widths, rates, strict=True))
+    ]
+    assert play(Swarmlab(), 80, servers, seconds=1800.0).swarm_tps > 0
+
+
 def test_a_server_with_fixed_blocks_is_not_counted_on_to_move():
     # a move of y alone would do most, but its blocks are fixed
     mine, policy = me("b"), Swarmlab(visible_after_s=0.0)

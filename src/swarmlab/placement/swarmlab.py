@@ -30,6 +30,7 @@ MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many o
 FAR_BACK = 20  # servers with so many rivals ahead look again at their ordinary check only
 MAX_DEPARTURES = 64
 TICK_S = 1e-6  # two clock readings this near are the same time
+PLANNED = 32  # a stuck swarm of up to so many servers besides has a plan within seconds
 KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
 
 
@@ -49,7 +50,9 @@ class Swarmlab:
       announcement is found; it still gives up nothing before.
     - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
       until together they give each block somebody; none goes back to a span left within ``no_return_s``.
-    - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``).
+    - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``), and so do three times as many if blocks
+      have nobody and the moves that each would make alone do not mend that: where servers can hold hardly more than the
+      model, only a chain of moves does.
     - Where loading takes no time, a server of a larger swarm goes to its best place at each check, and says so by
       being there; it still leaves no block unserved.
 
@@ -145,6 +148,8 @@ class Swarmlab:
         if server.load.is_free and not is_small:
             return self._freely(look)
         want = self._plan(look) if is_small else self._best_alone(look)
+        if not is_small and self._is_stuck(look, want.target or old):
+            want = self._plan(look)
         rested = known if known.wish is None else replace(known, wish=None)
         at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
         if want.target is None or want.target in self._shunned(look):
@@ -197,6 +202,13 @@ class Swarmlab:
             target = wish.target if stands else target
         turn = rank(look.layout, look.seen, look.server, options.old, self.price, FAR_BACK)
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
+
+    def _is_stuck(self, look: _Look, target: Span) -> bool:
+        # Blocks have nobody, and those who announced moves have long waited in vain for others to fill the rest.
+        if look.others >= PLANNED or look.options.completes_with_all(target.start):
+            return False
+        announced = [record.intent.announced_at_s for record in look.layout.records if record.intent]
+        return bool(announced) and look.now_s - min(announced) > 2 * self.visible_after_s
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
         # Spans left lately.
