@@ -120,8 +120,8 @@ class PlayedSwarm:
     def name_of(self, pid):
         return process.DAEMON if self.has_daemon[pid] else "python"
 
-    def kill_daemon(self, pid, _signal):
-        self.has_daemon[pid] = False
+    def kill_daemons(self, pids):
+        self.has_daemon |= dict.fromkeys(pids, False)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def run(tmp_path, monkeypatch):
             on_state("a1", "online", "")
             swarms.append(PlayedSwarm(spec, **client))
             monkeypatch.setattr(process, "_name", swarms[-1].name_of)
-            monkeypatch.setattr(process.os, "kill", swarms[-1].kill_daemon)
+            monkeypatch.setattr(process, "kill_at_once", swarms[-1].kill_daemons)
             yield swarms[-1]
 
         monkeypatch.setattr(recovery_speed, "deploy", deploy)
