@@ -99,6 +99,8 @@ class ScriptedLife(ServerLife):
         if self._absence is not None and self._absence.lasts:
             self._absence.decided()
             yield self._absence.back
+        if decision.intent is not None:  # said only now: others see what it goes for while it loads
+            self._announce(self.span, ServerState.ONLINE, decision.intent)
         yield from super()._carry_out(decision)
 
     def _change(self, old: Span | None, new: Span) -> ProcessGenerator:
