@@ -15,67 +15,81 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MAX_EXPONENT = 700.0  # beyond, exp overflows a float
+SURE_EXPONENT = 300.0  # up to here a product of two exponentials is what the exponential of the sum is
 
 
 @njit(
-    "float64(float64[::1], float64[::1], float64[::1], float64[::1], int64, int64, float64, float64, float64,"
-    " boolean, boolean)",
+    "float64(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], int64, int64, float64, float64,"
+    " boolean, boolean, float64)",
     cache=True,
 )
-def _worth_towards(
+def _left_towards(
     excess: Floats,
+    needs: Floats,
     before: Floats,
     behind: Floats,
-    tolls: Floats,
+    prices: Floats,
     start: int,
     end: int,
     rate: float,
     beta: float,
-    horizon_s: float,
     keeps_overlap: bool,
     right: bool,
+    enough: float,
 ) -> float:
-    # The best move of one server on [start, end) to one side, in tokens; what clients lose meanwhile is left out.
+    # What share of all need the best move of one server on [start, end) to one side leaves, raised by the price of its
+    # loading; 1 if none is worth it. What clients lose meanwhile is left out. Looks no further once below `enough`.
     # `before` is the need of all blocks before one, `behind` of it and all behind: sums, as differences would be noise.
     width, count, total = end - start, excess.size, behind[0]
-    eased = np.exp(-beta * rate)
-    arises, best = 0.0, 0.0
+    eased, strength = np.exp(-beta * rate), beta * rate
+    lift = np.expm1(strength) if strength < SURE_EXPONENT else 0.0
+    arises, best = 0.0, 1.0
     for by in range(1, (count - end if right else start) + 1):
         if by <= width:
             block = start + by - 1 if right else end - by
-            alone = -beta * (excess[block] - rate)
-            arises += np.exp(min(alone, MAX_EXPONENT)) - np.exp(-beta * excess[block])
+            need = needs[block]
+            if strength < SURE_EXPONENT:
+                arises += need * lift
+            else:
+                arises += np.exp(min(-beta * (excess[block] - rate), MAX_EXPONENT)) - need
         shift = min(by, width)
         first, last = (end + by - shift, end + by) if right else (start - by, start - by + shift)
         after = before[first] + behind[last] + eased * (before[last] - before[first]) + arises
-        if after < total:
-            toll = tolls[shift if keeps_overlap else width]
-            best = max(best, -np.log(after / total) / beta * horizon_s - toll)
+        best = min(best, after / total * prices[shift if keeps_overlap else width])
+        if best < enough:
+            break
     return best
 
 
 @njit(
-    "float64(float64[::1], float64[::1], float64[::1], float64[::1], int64, int64, float64, float64, float64, boolean)",
+    "float64(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], int64, int64, float64, float64,"
+    " boolean, float64)",
     cache=True,
 )
-def _worth(
+def _left(
     excess: Floats,
+    needs: Floats,
     before: Floats,
     behind: Floats,
-    tolls: Floats,
+    prices: Floats,
     start: int,
     end: int,
     rate: float,
     beta: float,
-    horizon_s: float,
     keeps_overlap: bool,
+    enough: float,
 ) -> float:
     # The same to either side.
-    return max(
-        _worth_towards(
-            excess, before, behind, tolls, start, end, rate, beta, horizon_s, keeps_overlap, False
+    left = _left_towards(
+        excess, needs, before, behind, prices, start, end, rate, beta, keeps_overlap, False, enough
+    )
+    if left < enough:
+        return left
+    return min(
+        left,
+        _left_towards(
+            excess, needs, before, behind, prices, start, end, rate, beta, keeps_overlap, True, enough
         ),
-        _worth_towards(excess, before, behind, tolls, start, end, rate, beta, horizon_s, keeps_overlap, True),
     )
 
 
@@ -119,27 +133,33 @@ def rivals(
     count = values.size
     beta = sharpness / max(values.mean(), 1e-300)
     excess = values - values.min()
+    needs = np.exp(-beta * excess)
     before, behind = np.zeros(count + 1), np.zeros(count + 1)
     for i in range(count):
-        before[i + 1] = before[i] + np.exp(-beta * excess[i])
-        behind[count - 1 - i] = behind[count - i] + np.exp(-beta * excess[count - 1 - i])
-    tolls = np.full(count + 1, toll_per_move)
+        before[i + 1] = before[i] + needs[i]
+        behind[count - 1 - i] = behind[count - i] + needs[count - 1 - i]
+    # a move is worth -log(share of the need it leaves) / beta over the horizon, less its toll: the smaller the share
+    # times exp(beta toll / horizon), the more, and nobody needs to take logarithms to compare two moves
+    prices = np.empty(count + 1)
     for loaded in range(count + 1):
-        tolls[loaded] += toll_per_block * loaded
-    needs = np.full(count + 1, -1.0)
+        toll = toll_per_move + toll_per_block * loaded
+        prices[loaded] = np.exp(min(beta * toll / horizon_s, MAX_EXPONENT))
+    neediest = np.full(count + 1, -1.0)
 
-    own_worth = _worth(excess, before, behind, tolls, start, end, rate, beta, horizon_s, keeps_overlap)
+    own_left = _left(excess, needs, before, behind, prices, start, end, rate, beta, keeps_overlap, 0.0)
     # a rival that would do as much must meet this need at least, whatever it leaves and loads
-    least_met = behind[0] * -np.expm1(-beta * own_worth / horizon_s) * (1 - 1e-9)
+    least_met = behind[0] * (1 - own_left) * (1 - 1e-9)
     ahead = 0
     for i in range(starts.size):
         first, last, strength = starts[i], ends[i], rates[i]
         if not may_move[i] or i == own:
             continue
-        if -np.expm1(-beta * strength) * _neediest(before, last - first, needs) < least_met:
+        if -np.expm1(-beta * strength) * _neediest(before, last - first, neediest) < least_met:
             continue
-        worth = _worth(excess, before, behind, tolls, first, last, strength, beta, horizon_s, keeps_overlap)
-        if worth > own_worth or (worth == own_worth and i < place):
+        left = _left(
+            excess, needs, before, behind, prices, first, last, strength, beta, keeps_overlap, own_left
+        )
+        if left < own_left or (left == own_left and i < place):
             ahead += 1
             if ahead == at_most:
                 break

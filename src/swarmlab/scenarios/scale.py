@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from swarmlab.placement.rule import loops
 from swarmlab.record.rundir import RunDir
 from swarmlab.scenarios.experiment import Progress
 from swarmlab.scenarios.placement_arms import arm_of
@@ -98,6 +99,7 @@ def measure(settings: SimSettings, arm: str, seed: int) -> Row:
     """Simulate one swarm, and what that took of this process; what it takes to load compiled code is left out."""
     members = churn_members(settings, seed)
     run_world(replace(settings, **WARM_UP), members[:12], arm_of(arm), seed)
+    loops("rival")  # which so small a swarm does not need
     idle_bytes = _rss_bytes()
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     world = run_world(settings, members, arm_of(arm), seed)
