@@ -118,7 +118,7 @@ def same(found: Situation, plain: dict[str, object]) -> None:
     assert found.ahead == plain["ahead"]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(views(), memories(), st.none() | intents())
 def test_a_situation_is_what_its_parts_say(view: SwarmView, memory: Memory, intent: Intent | None):
     # of one that was cut, a move announced with its part would be another server's: such records announce none
@@ -138,7 +138,7 @@ def test_what_one_reader_finds_changes_nothing_for_the_next(view: SwarmView, one
         assert getattr(before, name).tolist() == getattr(after, name).tolist()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(views(), memories())
 def test_a_doubt_matters_where_a_share_of_some_block_is_in_doubt(view: SwarmView, memory: Memory):
     changes, vanished = unseen(view, memory)
