@@ -24,9 +24,7 @@ CLIENTS = SimClients(
 BEFORE_S = sim_vs_real.BEFORE_S
 
 
-# Not swarmlab: in the stored run announcements seem to take no time, and without any the script's servers of that arm
-# do not announce what they are about to load.
-@pytest.mark.parametrize("arm", ["petals", "recheck", "pinned", "appendix_d"])
+@pytest.mark.parametrize("arm", ["petals", "recheck", "pinned", "appendix_d", "swarmlab"])
 def test_the_longest_stall_of_the_real_clients_is_among_the_simulated_ones(arm, monkeypatch):
     run = load_run(ROOT / "results" / "tables" / "rebalance_under_load")
     history = {kind: run.history(kind) for kind in KINDS}
