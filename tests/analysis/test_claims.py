@@ -64,6 +64,15 @@ def test_what_neither_arm_can_have_is_not_missed():
     assert cells.other.endswith("never in 1")
 
 
+def test_what_no_run_can_have_is_not_missed_in_a_repeat_of_one_arm_but_what_another_had_is():
+    whole = run("run1", a=scenario(1.0, 2.0), slow=scenario(None))
+    for lacking, words in (("slow", False), ("a", True)):
+        info, summary = run("run2", **{lacking: {"swarmlab": {"seconds": None, "outcome": "identical"}}})
+        part = ({**info, "arms": ["swarmlab"], "scenarios": [lacking]}, summary)
+        cells = evaluate(Number("", OURS, against=THEIRS), [whole, part])
+        assert ("never in 1" in cells.ours) == words
+
+
 def test_several_runs_give_a_median_with_its_interval_and_a_paired_ratio():
     runs = [run(f"run{i}", a=scenario(float(i), 10.0 * i)) for i in range(1, 6)]
     cells = evaluate(Number("", OURS, against=THEIRS), runs)

@@ -207,8 +207,7 @@ def evaluate(number: Number, runs: Runs) -> Cells:
     ours = values_at(runs, number.ours)
     theirs = values_at(runs, number.against) if number.against else {}
     if number.counts is None:
-        # a place that has the number for neither arm has nothing to measure, as a scenario without a failure
-        neither = {place for place in theirs if theirs[place] is None and ours.get(place) is None}
+        neither = _for_neither(ours, theirs)
         ours, theirs = ({p: v for p, v in found.items() if p not in neither} for found in (ours, theirs))
     paper = MISSING if number.paper is None else f"{number.paper:{number.form}}"
     run_ids = tuple(dict.fromkeys(place[0] for place in (*ours, *theirs)))
@@ -224,6 +223,18 @@ def evaluate(number: Number, runs: Runs) -> Cells:
     other = f"{arm}: {shown[0]}" if theirs else MISSING
     ratio = MISSING if number.counts is not None else _ratios(ours, theirs, number, arm)
     return Cells(paper, other, shown[1], ratio, run_ids)
+
+
+def _for_neither(ours: Found, theirs: Found) -> set[tuple[str, ...]]:
+    """Places that have the number for neither arm: there is nothing to measure, as in a scenario without a failure.
+
+    Where a repeat has one arm only, the other runs say whether its scenario is such a one.
+    """
+    if not theirs:
+        return set()
+    measured = {place[1:] for found in (ours, theirs) for place, value in found.items() if value is not None}
+    lacking = {place for place in (*ours, *theirs) if ours.get(place) is None and theirs.get(place) is None}
+    return {place for place in lacking if place in theirs or place[1:] not in measured}
 
 
 def _spread(runs: Runs, path: str | None) -> Estimate | None:
