@@ -132,6 +132,15 @@ def test_what_was_not_repeated_is_left_out():
     assert "never in 1" not in words(figure.axes[0])
 
 
+def test_a_scenario_in_which_nothing_failed_is_no_panel():
+    runs = repeats(1.0, 2.0)
+    for _, summary in runs:
+        summary["scenarios"]["slow"] = {"petals": {"s": None}, "swarmlab": {"s": None}}
+    figure = of_scenarios(runs)
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["kill"]
+
+
 def arms_of(number, arms, scenarios=("kill",)):
     info = {**INFO, "id": f"run{number}", "seed": number, "scenarios": list(scenarios)}
     return info, {"arms": arms, "scenarios": {}}

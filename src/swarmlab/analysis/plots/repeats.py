@@ -37,6 +37,11 @@ class Panel:
     def arms(self) -> list[str]:
         return list(dict.fromkeys(arm for of in self.measured for arm in of))
 
+    @property
+    def has_numbers(self) -> bool:
+        """False where no arm has one, as in a scenario without a failure: that would read as if none recovered."""
+        return any(value is not None for of in self.measured for value in of.values())
+
     def of(self, arm: str) -> list[float | None]:
         return [of[arm] for of in self.measured if arm in of]
 
@@ -72,7 +77,9 @@ def repeats_figure(
     :param log: for times that differ by orders of magnitude
     :param names: of arms, where they are not called as elsewhere
     """
-    shown = [panel for panel in panels if sum(bool(of) for of in panel.measured) >= LEAST]
+    shown = [
+        panel for panel in panels if panel.has_numbers and sum(bool(of) for of in panel.measured) >= LEAST
+    ]
     if not shown:
         return None
     columns = min(len(shown), 3)
