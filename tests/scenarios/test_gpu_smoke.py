@@ -52,6 +52,21 @@ def test_a_step_that_is_out_of_time_is_ended_and_said_so(monkeypatch, ends_in_or
     process.stdout.close()
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_a_step_ends_with_whoever_waits_for_it(stop, monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    wait = process.wait
+
+    def interrupted(_timeout=None):
+        monkeypatch.setattr(process, "wait", wait)
+        raise stop
+
+    monkeypatch.setattr(process, "wait", interrupted)
+    with pytest.raises(stop):
+        bounded_step._wait(process, 60)
+    assert process.returncode == -15
+
+
 def test_a_cpu_is_never_called_a_gpu():
     assert "no GPU" in device_label(None)
 

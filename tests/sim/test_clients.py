@@ -173,13 +173,15 @@ CHURN = SimSettings(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("view_age_s", [0.0, 30.0])
 @pytest.mark.parametrize("policy", [Petals(), Swarmlab()], ids=lambda policy: policy.name)
-def test_servers_do_the_same_with_clients_and_without(policy):
+def test_servers_do_the_same_with_clients_and_without(policy, view_age_s):
     arm = Arm(policy.name, policy, keeps_overlap=policy.name == "swarmlab")
     members = churn_members(CHURN, 3)
-    with_clients = replace(CHURN, clients=SimClients(n_clients=5))
+    without = replace(CHURN, view_age_s=view_age_s)
+    with_clients = replace(without, clients=SimClients(n_clients=5))
     history = simulate(with_clients, members, arm, 3)
-    plain = simulate(CHURN, members, arm, 3)
+    plain = simulate(without, members, arm, 3)
     assert [event for event in history if event.kind not in KINDS] == plain
     assert not {event.kind for event in plain} & set(KINDS)
     assert rows(history, "failovers")

@@ -47,19 +47,26 @@ def run_within(
 
 
 def _wait(process: subprocess.Popen[bytes], budget_s: float) -> str:
-    """How it ended; out of time, it gets a moment to tear down what it started."""
+    """How it ended; out of time, or when we are to end ourselves, it gets a moment to tear down what it started."""
     try:
         code = process.wait(budget_s)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(LEAVE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _end(process)
         return f"out of time ({budget_s:g} s)"
+    except BaseException:  # it has a session of its own: Ctrl-C reaches us only
+        _end(process)
+        raise
     # a shortened run has not all that a verdict asks for; the result says which verdict it got
     return "done" if code in (0, EXIT_UNKNOWN) else f"failed with exit code {code}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(LEAVE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @contextmanager

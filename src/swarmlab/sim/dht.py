@@ -34,7 +34,7 @@ class Dht:
         self._records: dict[str, ServerRecord] = {}
         self._peers: list[str] = []  # in order, as a view has them
         self._hidden_until_s: dict[str, float] = {}
-        self._last: SwarmView | None = None
+        self._last: dict[str, SwarmView] = {}
         self.n_renewals = 0
         self._due: list[tuple[float, str, int]] = []  # next renewals, a heap
         self._expiries: list[tuple[float, str]] = []  # a heap; an entry may be out of date
@@ -67,18 +67,23 @@ class Dht:
         """A lapse: nobody finds this server's record until then."""
         self._hidden_until_s[peer_id] = until_s
 
-    def view(self, now_s: float) -> SwarmView:
-        """What a reader gets, records of servers that are gone but have not expired included."""
-        if self._last is not None and 0 < now_s - self._last.seen_at_s <= self.view_age_s:
-            return self._last
+    def view(self, now_s: float, readers: str = "servers") -> SwarmView:
+        """What a reader gets, records of servers that are gone but have not expired included.
+
+        :param readers: who may get the view that one of them read before
+        """
+        last = self._last.get(readers)
+        if last is not None and 0 < now_s - last.seen_at_s <= self.view_age_s:
+            return last
         self._renew(now_s)
         self._expire(now_s)
         for peer in [peer for peer, until_s in self._hidden_until_s.items() if until_s <= now_s]:
             del self._hidden_until_s[peer]
         records, hidden = self._records, self._hidden_until_s
         peers = [peer for peer in self._peers if peer not in hidden] if hidden else self._peers
-        self._last = SwarmView.in_order(self.n_blocks, tuple([records[peer] for peer in peers]), now_s)
-        return self._last
+        view = SwarmView.in_order(self.n_blocks, tuple([records[peer] for peer in peers]), now_s)
+        self._last[readers] = view
+        return view
 
     def _renew(self, now_s: float) -> None:
         due, records = self._due, self._records

@@ -64,7 +64,7 @@ class Routes:
         A server announces how fast single steps are. One that moves block by block announces what it goes on serving,
         as real ones do; the simulator's record of it says only where it goes.
         """
-        view = self._world.dht.view(self._world.now_s)
+        view = self._world.dht.view(self._world.now_s, "clients")
         records = tuple(found for record in view.servers if (found := self._served(record)) is not None)
         return Known(
             tuple(record.key for record in records), SwarmView(view.n_blocks, records, view.seen_at_s)

@@ -184,6 +184,12 @@ def test_the_first_of_a_swarm_joins_one_that_is_empty(tmp_path):
     assert stage.outlook.look_to_join() == view()
 
 
+def test_who_has_seen_the_same_holes_twice_joins_what_it_saw_last(tmp_path):
+    before = view(TWIN, ServerRecord("z", Span(2, 3), 5.0))  # z died between the first look and the second
+    stage = Stage(tmp_path, before, view(TWIN), view(TWIN))
+    assert stage.outlook.look_to_join() == view(TWIN)
+
+
 def test_who_never_sees_the_swarm_ends_with_a_reason_after_a_few_looks(tmp_path):
     stage = Stage(tmp_path, TimeoutError("slow"))
     with pytest.raises(ConnectionError, match="6 looks"):
