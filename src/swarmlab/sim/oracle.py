@@ -83,8 +83,8 @@ class Truth(Dht):
     present: Mapping[str, Member] = field(default_factory=dict)
     ends_s: dict[str, float] = field(default_factory=dict)
 
-    def view(self, now_s: float) -> SwarmView:
-        seen = super().view(now_s)
+    def view(self, now_s: float, readers: str = "servers") -> SwarmView:
+        seen = super().view(now_s, readers)
         for name, member in self.present.items():
             self.ends_s[name] = member.leaves_s(now_s)
         shown = [
