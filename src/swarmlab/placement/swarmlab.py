@@ -30,7 +30,10 @@ MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many o
 FAR_BACK = 20  # servers with so many rivals ahead look again at their ordinary check only
 MAX_DEPARTURES = 64
 TICK_S = 1e-6  # two clock readings this near are the same time
-PLANNED = 32  # a stuck swarm of up to so many servers besides has a plan within seconds
+PLANNED = (
+    20  # a stuck swarm of up to so many servers besides has a plan within two or three seconds of a core
+)
+NEWS_SPARED = 6  # a plan waits for so many exchanges of news: moves on views that old undo each other's plans
 KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
 
 
@@ -50,9 +53,9 @@ class Swarmlab:
       announcement is found; it still gives up nothing before.
     - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
       until together they give each block somebody; none goes back to a span left within ``no_return_s``.
-    - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``), and so do three times as many if blocks
-      have nobody and the moves that each would make alone do not mend that: where servers can hold hardly more than the
-      model, only a chain of moves does.
+    - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``), and so do twice as many if blocks
+      have nobody and the moves that they announced have long not mended that: where servers can hold hardly more than
+      the model, only a chain of moves does. Where nobody has a move to announce, such a swarm stays as it is.
     - Where loading takes no time, a server of a larger swarm goes to its best place at each check, and says so by
       being there; it still leaves no block unserved.
 
@@ -208,7 +211,8 @@ class Swarmlab:
         if look.others >= PLANNED or look.options.completes_with_all(target.start):
             return False
         announced = [record.intent.announced_at_s for record in look.layout.records if record.intent]
-        return bool(announced) and look.now_s - min(announced) > 2 * self.visible_after_s
+        patience_s = 2 * self.visible_after_s + NEWS_SPARED * look.known.news_s
+        return bool(announced) and look.now_s - min(announced) > patience_s
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
         # Spans left lately.
