@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from tests.bridge import fake_swarm  # noqa: E402
 from tests.bridge.driver import Driver, drive  # noqa: E402
 from tests.bridge.fake_swarm import COMPUTE_S, CONNECT_S, Server  # noqa: E402
 from tests.bridge.scenarios import SCENARIOS  # noqa: E402
-from tests.bridge.scripts import Script, scripts  # noqa: E402
+from tests.bridge.scripts import Fault, Rewind, Script, Step, Wait, scripts  # noqa: E402
 
 
 def play(script: Script, **settings: int) -> Driver:
@@ -39,6 +40,32 @@ long = settings(quick, max_examples=4000)
 @given(scripts())
 def test_every_completed_step_is_that_of_a_session_without_failures(script):
     play(script)
+
+
+def step(n_tokens: int, *, interrupt: int | None = None, again: bool = False) -> Step:
+    return Step(n_tokens, rows=None, prompt_tokens=0, shared_prompt=False, interrupt=interrupt, again=again)
+
+
+@pytest.mark.parametrize(
+    ("script", "moment", "last"),
+    [
+        (
+            Script(3, 4, ((0, 1), (1, 3), (0, 3)), 1024, push=False, push_delays_s=(0.005,), ops=()),
+            1,
+            step(2, again=True),
+        ),
+        (
+            Script(5, 2, ((0, 5), (0, 3), (2, 5)), 7, push=False, push_delays_s=(0.0,), ops=()),
+            4,
+            step(1, interrupt=5, again=True),
+        ),
+    ],
+)
+def test_a_dial_whose_time_is_over_but_for_rounding_is_over(script, moment, last):
+    kill = Fault("kill", server=None, moment=1, span=(0, 1), number=0)
+    hang = replace(kill, kind="hang", moment=moment)
+    first = step(17 if moment == 1 else 18)
+    play(replace(script, ops=(first, kill, Wait(0.005), step(1), hang, Rewind(0), last)))
 
 
 @quick

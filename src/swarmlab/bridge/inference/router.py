@@ -30,6 +30,10 @@ from swarmlab.recovery.routing import DEFAULT_RTT_S, Hop, Need, NoRoute, cheapes
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
+LEAST_WAIT_S = (
+    0.01  # before a ban that is about to end is looked at again: clocks may round what is left to nothing
+)
+
 
 @dataclass
 class _Known:
@@ -117,7 +121,8 @@ class Router:
                         raise error from None
                     # not beyond the moment at which one of them may be asked again
                     now_s = time.monotonic()
-                    wait_s = min(retry_s, self._blame.next_chance_s(error.avoided, now_s) - now_s)
+                    chance_s = self._blame.next_chance_s(error.avoided, now_s) - now_s
+                    wait_s = min(retry_s, max(chance_s, LEAST_WAIT_S))
             if newest:
                 await asyncio.sleep(wait_s)
             newest = True  # an older one is read again at once, but only the first time

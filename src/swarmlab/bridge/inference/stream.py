@@ -21,6 +21,7 @@ from swarmlab.types import Span
 
 _HANDLER = "rpc_inference"
 _ASK_AGAIN_S = 0.25
+TICK_S = 1e-6  # two moments this near are one: a wait for what rounding leaves may end before it is over
 
 
 class SpanStream:
@@ -186,7 +187,7 @@ async def _wait_for(opening: asyncio.Future, began_s: float, patience_s: Callabl
     while not opening.done():
         waited_s = time.monotonic() - began_s
         left_s = patience_s(waited_s) - waited_s
-        if left_s <= 0:
+        if left_s <= TICK_S:
             raise TimeoutError(f"no connection within {waited_s:.1f} s")
         await asyncio.wait({opening}, timeout=min(left_s, _ASK_AGAIN_S))
 
