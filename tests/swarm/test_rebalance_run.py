@@ -66,7 +66,7 @@ def test_it_can_be_played_to_simulated_swarms(ran, tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [
         sys.executable, "-W", "ignore", "-m", "swarmlab.run", "+exp=sim_vs_real", "arms=[petals,swarmlab]",
-        f"rebalance.run_dir={ran.runs[0]}", "rebalance.simulations=5", f"results_dir={tmp_path}",
+        f"rebalance.run_dir={ran.runs[0]}", "rebalance.simulations=30", f"results_dir={tmp_path}",
     ]  # fmt: skip
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
