@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from swarmlab.errors import BadInput
 from swarmlab.placement.grace import remember
+from swarmlab.placement.join import soft_min_join
 from swarmlab.placement.moves import mean_with, priced
-from swarmlab.placement.policy import stay
+from swarmlab.placement.policy import held_in, stay
 from swarmlab.placement.situation import situation
 from swarmlab.placement.softmin import SHARPNESS
-from swarmlab.placement.swarmlab import Swarmlab
 
 if TYPE_CHECKING:
     from swarmlab.placement.layout import Rng
@@ -49,8 +48,8 @@ class GreedySoftMin:
 
         The description is silent on how servers join; under churn this serves the rule better than Appendix D's.
         """
-        chosen = Swarmlab(name=self.name).choose(view, server, rng)
-        return replace(chosen, memory=None)
+        del rng
+        return soft_min_join(view, server, self.name)
 
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
         """The move worth most, if it is worth anything.
@@ -58,9 +57,7 @@ class GreedySoftMin:
         :raises BadInput: if the server holds no span of this model
         """
         del rng
-        old = server.span
-        if old is None or old.end > view.n_blocks:
-            raise BadInput("server.span", str(old), f"what the server holds of the {view.n_blocks} blocks")
+        old = held_in(view, server)
         known = remember(view, memory, grace_s=self.grace_s, own_peer=server.peer_id)
         seen = situation(view, server.peer_id, known, None)
         mean_tps = mean_with(seen, min(server.throughput_tps, seen.cap_tps), old.length)

@@ -29,7 +29,9 @@ class NoBalancing:
         width = width_in(view, server)
         start = int(rng.random() * (view.n_blocks - width + 1))
         values = layout_of(view).throughput_tps
-        return entering(values, server, Span(start, start + width), self.name, "drawn at random")
+        return entering(
+            values, server.throughput_tps, Span(start, start + width), self.name, "drawn at random"
+        )
 
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
         del rng

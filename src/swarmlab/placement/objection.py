@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from swarmlab.placement.moves import mean_with
 from swarmlab.placement.situation import situation
 from swarmlab.placement.softmin import sharpness, utilities
 
 if TYPE_CHECKING:
     from swarmlab.placement.policy import Server
-    from swarmlab.placement.situation import Situation
     from swarmlab.types import Intent, Span, SwarmView
 
 TOLERANCE = 1e-6  # of the mean throughput; less is float noise
@@ -21,7 +21,7 @@ def gain(view: SwarmView, server: Server, old: Span, target: Span, intent: Inten
     """What the soft minimum of the throughputs gains by the move, all others arrived where they go, in tokens/s."""
     seen = situation(view, server.peer_id, None, intent)
     rate = min(server.throughput_tps, seen.cap_tps)
-    mean = _mean(seen, rate, old.length)
+    mean = mean_with(seen, rate, old.length)
     if mean <= 0 or rate <= 0:
         return 0.0
     reached = utilities(seen.committed_tps, rate, old.length, sharpness(mean, seen.grain_tps) / mean)
@@ -63,11 +63,7 @@ def objection(
                 f"nobody else serves block {alone[0]}, nor block {int(np.argmin(committed))} after the move"
             )
     now = gain(view, server, old, target, intent)
-    noise = TOLERANCE * _mean(seen, server.throughput_tps, old.length)
+    noise = TOLERANCE * mean_with(seen, server.throughput_tps, old.length)
     if now <= noise and now < gain_then - noise:
         return f"others have filled the gap: the move would gain {now:.3g} tokens/s, no more {gain_then:.3g}"
     return None
-
-
-def _mean(seen: Situation, rate_tps: float, width: int) -> float:
-    return (float(seen.committed_tps.sum()) + rate_tps * width) / len(seen.committed_tps)

@@ -31,7 +31,7 @@ class Pinned:
         del rng
         if self.span.end > view.n_blocks:
             raise BadInput("pinned.span", str(self.span), f"blocks of the model, 0 to {view.n_blocks}")
-        return entering(layout_of(view).throughput_tps, server, self.span, self.name, "pinned")
+        return entering(layout_of(view).throughput_tps, server.throughput_tps, self.span, self.name, "pinned")
 
     def reconsider(self, view: SwarmView, server: Server, memory: Memory | None, rng: Rng) -> Decision:
         del rng

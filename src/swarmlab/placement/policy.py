@@ -91,6 +91,18 @@ def wait_after_setbacks_s(mean_check_period_s: float, setbacks: int) -> float:
     return mean_check_period_s * min(2**setbacks, MAX_BACKOFF)
 
 
+def held_in(view: SwarmView, server: Server) -> Span:
+    """The span of a serving server.
+
+    :raises BadInput: if it holds no span of this model
+    """
+    if server.span is None or server.span.end > view.n_blocks:
+        raise BadInput(
+            "server.span", str(server.span), f"what the server holds of the {view.n_blocks} blocks"
+        )
+    return server.span
+
+
 def width_in(view: SwarmView, server: Server) -> int:
     """Blocks the server holds, at most the whole model."""
     return min(server.n_blocks, view.n_blocks)

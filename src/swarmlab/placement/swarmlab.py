@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from swarmlab.errors import BadInput
 from swarmlab.placement.doubts import has_hole, whom_to_ask
 from swarmlab.placement.grace import remember
+from swarmlab.placement.join import soft_min_join
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.memory import Departure, Memory, Wish
 from swarmlab.placement.moves import Moves, Price, moves, rank
-from swarmlab.placement.policy import stay, width_in
-from swarmlab.placement.rule import window_start
+from swarmlab.placement.policy import held_in, stay
 from swarmlab.placement.shared_plan import shared_plan
 from swarmlab.placement.situation import situation
-from swarmlab.placement.softmin import sharpness, utilities
 from swarmlab.types import Decision, Intent, Span
 
 if TYPE_CHECKING:
@@ -90,27 +87,9 @@ class Swarmlab:
     def choose(self, view: SwarmView, server: Server, rng: Rng) -> Decision:
         """Where the soft minimum becomes largest, counting loading and announced servers as arrived."""
         del rng
-        seen = situation(view, server.peer_id, None, None)
-        width, rate = width_in(view, server), min(server.throughput_tps, seen.cap_tps)
-        values = seen.committed_tps
-        mean = (float(values.sum()) + rate * width) / len(values)
-        if mean > 0 and rate > 0:
-            reached = utilities(values, rate, width, sharpness(mean, seen.grain_tps) / mean)
-            start = int(np.flatnonzero(reached >= reached.max() - 1e-9 * mean)[0])
-        else:
-            start = window_start(values, width)
-        joined = values.copy()
-        joined[start : start + width] += rate
-        return Decision(
-            moved=True,
-            old=None,
-            target=Span(start, start + width),
-            predicted_tps=float(joined.min()),
-            expected_stay_tps=float(values.min()),
-            policy=self.name,
-            reason=f"blocks {start}:{start + width} need throughput most",
-            memory=Memory(last_view=view),  # whoever is missing at the first check was there, or was not
-        )
+        chosen = soft_min_join(view, server, self.name)
+        # whoever is missing at the first check was there, or was not
+        return replace(chosen, memory=Memory(last_view=view))
 
     def whom_to_ask(self, view: SwarmView, server: Server, memory: Memory | None) -> tuple[ServerRecord, ...]:
         """Servers whose answers ``memory.testimony`` should have at this check; nobody if none is in doubt."""
@@ -126,9 +105,7 @@ class Swarmlab:
         :raises BadInput: if the server holds no span of this model
         """
         del rng
-        old = server.span
-        if old is None or old.end > view.n_blocks:
-            raise BadInput("server.span", str(old), f"what the server holds of the {view.n_blocks} blocks")
+        old = held_in(view, server)
         if memory is not None and memory.testimony is not None and memory.testimony.cut_off:
             # what was read meanwhile is nothing to remember: all would seem to have vanished
             at_rest = stay(server, 0.0, self.name, "nobody answers it", replace(memory, testimony=None))

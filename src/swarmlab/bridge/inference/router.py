@@ -30,9 +30,8 @@ from swarmlab.recovery.routing import DEFAULT_RTT_S, Hop, Need, NoRoute, cheapes
 from swarmlab.recovery.settings import RecoverySettings
 from swarmlab.types import Span, SwarmView
 
-LEAST_WAIT_S = (
-    0.01  # before a ban that is about to end is looked at again: clocks may round what is left to nothing
-)
+# Before a ban that is about to end is looked at again: clocks may round what is left to nothing.
+LEAST_WAIT_S = 0.01
 
 
 @dataclass
@@ -110,20 +109,21 @@ class Router:
         view = await self._views.fresh(self._settings.view_max_age_s)
         newest = view.seen_at_s >= asked_at_s
         while True:
-            wait_s = retry_s
+            avoided: Collection[str] = ()
             for last_resort in (False, True):
                 excluded = self._blame.excluded(time.monotonic(), view, last_resort=last_resort)
                 try:
                     return self._cheapest(view, span, need, excluded)
                 except NoRoute as error:
+                    avoided = error.avoided
                     too_late = time.monotonic() + retry_s > deadline_s
-                    if last_resort and (too_late or self._blame.forbids_all(error.avoided)):
+                    if last_resort and (too_late or self._blame.forbids_all(avoided)):
                         raise error from None
-                    # not beyond the moment at which one of them may be asked again
-                    now_s = time.monotonic()
-                    chance_s = self._blame.next_chance_s(error.avoided, now_s) - now_s
-                    wait_s = min(retry_s, max(chance_s, LEAST_WAIT_S))
             if newest:
+                # not beyond the moment at which one of them may be asked again
+                now_s = time.monotonic()
+                chance_s = self._blame.next_chance_s(avoided, now_s) - now_s
+                wait_s = min(retry_s, max(chance_s, LEAST_WAIT_S))
                 await asyncio.sleep(wait_s)
             newest = True  # an older one is read again at once, but only the first time
             # not longer, however slow the DHT is: bans end meanwhile

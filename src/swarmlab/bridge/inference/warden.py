@@ -32,10 +32,9 @@ def start(temp_dir: Path) -> tuple[int, int]:
         return pid, write_end
     try:
         os.setsid()
+        # Slurm signals each process of a job; the pipe says when to end
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(
-                number, signal.SIG_IGN
-            )  # Slurm signals each process of a job; the pipe says when to end
+            signal.signal(number, signal.SIG_IGN)
         os.close(write_end)
         for fd in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)

@@ -32,6 +32,11 @@ def is_settled(looks: Sequence[SwarmView | None]) -> bool:
     return len(list(same)) >= (SEEN_WITH_HOLES if last.servers else SEEN_EMPTY)
 
 
+def believed(looks: Sequence[SwarmView | None]) -> SwarmView | None:
+    """What to join: the last look if it will do, else the fullest; None if the DHT never answered."""
+    return looks[-1] if is_settled(looks) else fullest(looks)
+
+
 def fullest(looks: Sequence[SwarmView | None]) -> SwarmView | None:
     """The look that shows most blocks held, of those the last one; None if the DHT never answered."""
     seen = [look for look in looks if look is not None]

@@ -60,7 +60,7 @@ class Outlook:
                 missing = view.uncovered(serving_only=False)
                 line = f"look {len(looks)} before joining: {len(view.servers)} servers"
                 self._events.log("info", line, blocks_of_nobody=missing)
-        chosen = looks[-1] if first_look.is_settled(looks) else first_look.fullest(looks)
+        chosen = first_look.believed(looks)
         if chosen is None:
             raise ConnectionError(f"the swarm was not seen in {len(looks)} looks: nothing to join")
         return chosen
