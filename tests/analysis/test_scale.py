@@ -54,6 +54,22 @@ def test_growth_is_judged_and_a_missing_size_is_unknown(rows, verdict):
     assert conclude(list(check(growth, scenarios, {"arms": wanted, "scenarios": cell}, INFO, 1))) is verdict
 
 
+@pytest.mark.parametrize(
+    "size", [200, 1000]
+)  # of the first one nothing is expected, of the other its seconds
+def test_one_size_is_unknown_and_the_reason_says_what_is_missing(size):
+    expected = {
+        "arms": {"swarmlab": {"cpu_growth_exponent": {"max": 1.5}}, "petals": {"cpu_growth_exponent": {"max": 2}}},
+        "scenarios": {"n=1000": {"arms": {"swarmlab": {"cpu_s": {"max": 5}}}}},
+    }  # fmt: skip
+    growth, scenarios = measure([row(size, 1.0)])
+    found = list(check(growth, scenarios, expected, {**INFO, "scenarios": [f"n={size}"]}, 1))
+    assert conclude(found) is Verdict.UNKNOWN
+    (reason,) = (str(one) for one in found if one.verdict is not Verdict.HOLDS)
+    assert reason.startswith("unknown: swarmlab / cpu_growth_exponent: an exponent needs at least two sizes")
+    assert f"n={size}" in reason
+
+
 def test_the_figure_shows_each_size_as_a_day():
     arms, scenarios = measure([row(100, 1.0), row(1000, 10.0)])
     left, right = scale_figure({"arms": arms, "scenarios": scenarios}, INFO).axes

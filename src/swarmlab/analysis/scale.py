@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swarmlab.analysis.checks import Finding, assume, expect
+from swarmlab.analysis.checks import Finding, Verdict, assume, expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,15 +71,19 @@ def check(
     info: Mapping[str, Any],
     repeats: int,
 ) -> Iterator[Finding]:
-    """Everything that was planned is there, and metrics are what ``expected.yaml`` says of cells that were run."""
+    """Everything that was planned is there, and metrics are what ``expected.yaml`` says of cells that were run.
+
+    Growth that cannot be told is unknown, whatever else holds: it is what the experiment is about.
+    """
     for scenario in info["scenarios"]:
         for arm in info["arms"]:
             count = scenarios.get(scenario, {}).get(arm, {}).get("repeats", 0)
             yield assume(f"{scenario} / {arm}", count == repeats, f"{count} of {repeats} measurements")
     for arm, wanted in expected["arms"].items():
+        measured = [scenario for scenario, arms in scenarios.items() if arm in arms]
         for metric, value in wanted.items():
-            if arm in growth and growth[arm].get(metric) is not None:
-                yield expect(f"{arm} / {metric}", growth[arm][metric], value)
+            if arm in growth:
+                yield _expect_growth(f"{arm} / {metric}", growth[arm].get(metric), value, measured)
     for scenario, entry in expected["scenarios"].items():
         for arm, wanted in entry["arms"].items():
             for metric, value in wanted.items():
@@ -87,3 +91,12 @@ def check(
                     yield expect(
                         f"{scenario} / {arm} / {metric}", scenarios[scenario][arm].get(metric), value
                     )
+
+
+def _expect_growth(name: str, measured: float | None, wanted: Any, sizes: Iterable[str]) -> Finding:
+    if measured is None:
+        reason = (
+            f"an exponent needs at least two sizes, as in 'scale.sizes=[100,1000]'; here: {', '.join(sizes)}"
+        )
+        return Finding(name, Verdict.UNKNOWN, reason)
+    return expect(name, measured, wanted)

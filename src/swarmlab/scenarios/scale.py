@@ -65,9 +65,11 @@ class Scale:
 
     def describe(self) -> str:
         days = self.sim.duration_s / 86400 * sum(self.sizes) * len(self.arms) * self.sim.repeats
+        one_size = "with one size nothing is known of growth: the verdict will be unknown\n"
         return (
             f"swarms of {', '.join(map(str, self.sizes))} simulated servers, {self.sim.duration_s / 3600:g} h each\n"
             f"arms: {', '.join(self.arms)}\n"
+            f"{one_size if len(self.sizes) == 1 else ''}"
             f"about {max(1, round(days * CPU_S_PER_SERVER_DAY / 60))} minute(s)"
         )
 

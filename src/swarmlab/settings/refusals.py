@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from hydra.errors import OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -27,8 +27,8 @@ WORDS: dict[Any, str] = {
     float | None: "a number or null",
     str | None: "text or null",
     list[str]: "a list, quoted for the shell, as in 'arms=[petals,swarmlab]'",
-    list[int]: "a list of whole numbers, quoted for the shell, as in 'rates.lengths=[128,1024]'",
-    list[float]: "a list of numbers, quoted for the shell, as in 'rates.rates=[0,0.01]'",
+    list[int]: "a list of whole numbers, quoted for the shell, as in '{key}=[128,1024]'",
+    list[float]: "a list of numbers, quoted for the shell, as in '{key}=[0,0.01]'",
 }
 
 
@@ -40,6 +40,9 @@ def refuse_unknown(values: Mapping[Any, Any], kind: Any, where: str = "") -> Non
             raise BadInput(f"{where}{name}", value, _takes(f"{where}{name}"))
         if is_dataclass(known[name]) and isinstance(value, Mapping):
             refuse_unknown(value, known[name], f"{where}{name}.")
+        # OmegaConf looks at the type of plain entries of a list only
+        if get_origin(known[name]) is list and any(isinstance(entry, (list, dict)) for entry in value):
+            raise BadInput(f"{where}{name}", value, _takes(f"{where}{name}"))
 
 
 def _takes(key: str) -> str:
@@ -52,7 +55,7 @@ def _takes(key: str) -> str:
         kind, walked = known[name], f"{walked}{name}."
     if is_dataclass(kind):
         return f"one setting at a time: {', '.join(f'{walked}{one}=...' for one in get_type_hints(kind))}"
-    return WORDS.get(kind, "another value")
+    return WORDS.get(kind, "another value").format(key=key)
 
 
 def in_our_words(error: Exception, overrides: Sequence[str]) -> BadInput:
@@ -60,7 +63,7 @@ def in_our_words(error: Exception, overrides: Sequence[str]) -> BadInput:
     chain = [error, error.__cause__]
     key = next((one.full_key for one in chain if isinstance(one, OmegaConfBaseException)), None)
     if key:
-        name, value = _given(key, overrides)
+        name, value = _given(re.sub(r"\[\d+\]$", "", key), overrides)  # of an entry, the list it is in
         return BadInput(name, value, _takes(name))
     parsing = next((one for one in chain if isinstance(one, OverrideParseException)), None)
     if parsing is not None:
