@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ class Summary:
     :param arms: arm to metric to value, over all scenarios
     :param scenarios: scenario to arm to metric to value
     :param findings: everything that was checked
+    :param by_repeat: scenario to arm to metric to its values, one of each population, where there are several
     """
 
     exp: str
@@ -39,6 +40,7 @@ class Summary:
     scenarios: dict[str, dict[str, dict[str, Any]]]
     verdict: Verdict
     findings: tuple[Finding, ...]
+    by_repeat: dict[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -54,8 +56,10 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """The content of ``summary.json``."""
+        apart = {"by_repeat": self.by_repeat} if self.by_repeat else {}
         return {
-            "arms": self.arms, "scenarios": self.scenarios, "verdict": self.verdict.value, "reasons": self.reasons,
+            "arms": self.arms, "scenarios": self.scenarios, **apart, "verdict": self.verdict.value,
+            "reasons": self.reasons,
         }  # fmt: skip
 
 
@@ -75,8 +79,9 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
     judging = judge_of(run.info["exp"])
     measured = judging.measure(run, read_expected(run.info["exp"], expected))
     summary = Summary(
-        run.info["exp"], measured.arms, measured.scenarios, conclude(measured.findings), measured.findings
-    )
+        run.info["exp"], measured.arms, measured.scenarios, conclude(measured.findings), measured.findings,
+        measured.by_repeat,
+    )  # fmt: skip
     try:
         write_json(run.path / "summary.json", summary.as_dict())
         write_tables(run)

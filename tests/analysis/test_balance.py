@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from swarmlab.analysis.balance import measure, oscillations
+from swarmlab.analysis.balance import by_repeat, measure, oscillations, summed_up
 from swarmlab.analysis.balance_checks import check_expected, check_samples
 from swarmlab.analysis.checks import Verdict, conclude
 from swarmlab.analysis.plots.balance import balance_figure
@@ -53,7 +53,7 @@ def history():
 
 
 def test_every_metric_by_hand(history):
-    found = measure(history, warm_up_s=60.0, sample_every_s=60.0)["reload"]["petals"]
+    found = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))["reload"]["petals"]
     alone = {name: value for name, value in found.items() if value is None}
     assert {name.rsplit("_", 1)[0] for name in alone} == {
         "swarm_tps_over_optimal", "swarm_tps_over", "swarm_tps_over_oracle", "swarmlab_tps_over",
@@ -82,7 +82,9 @@ def test_populations_are_averaged_and_the_worst_is_kept(history):
     again = [{**row, "repeat": 1, "swarm_tps": row["swarm_tps"] * 2} for row in history["balance"]]
     for row in again:
         row["swarm_tps"] = min(row["swarm_tps"], 10.0)
-    found = measure({**history, "balance": history["balance"] + again}, warm_up_s=60.0, sample_every_s=60.0)
+    found = summed_up(
+        measure({**history, "balance": history["balance"] + again}, warm_up_s=60.0, sample_every_s=60.0)
+    )
     petals = found["reload"]["petals"]
     assert (petals["repeats"], petals["moves"]) == (2, 1.5)
     assert petals["swarm_tps_over_optimal_mean"] == pytest.approx(0.375)
@@ -97,12 +99,23 @@ def test_arms_are_compared_population_by_population():
     balance = [
         row for arm, of in rates.items() for repeat, tps in enumerate(of) for row in rows(arm, repeat, tps)
     ]
-    found = measure({"balance": balance}, warm_up_s=0.0, sample_every_s=60.0)["reload"]
+    found = summed_up(measure({"balance": balance}, warm_up_s=0.0, sample_every_s=60.0))["reload"]
     assert found["swarmlab"]["swarm_tps_over_oracle"] == pytest.approx(10 / 12)
     assert found["swarmlab"]["swarm_tps_over_oracle_low"] == pytest.approx(3 / 4)
     assert found["swarmlab"]["swarm_tps_over_oracle_high"] == pytest.approx(7 / 8)
     assert found["petals"]["swarmlab_tps_over_this"] == pytest.approx(10 / 5)
     assert found["petals"]["swarmlab_tps_over_this_low"] == pytest.approx(7 / 4)
+
+
+def test_what_each_population_gave_stands_apart_in_their_order(history):
+    again = [{**row, "repeat": 1, "swarm_tps": 2.0} for row in history["balance"]]
+    several = {**history, "balance": again + history["balance"]}
+    found = by_repeat(measure(several, warm_up_s=60.0, sample_every_s=60.0))["reload"]["petals"]
+    summed = summed_up(measure(several, warm_up_s=60.0, sample_every_s=60.0))["reload"]["petals"]
+    assert found["moves"] == [3, 0]
+    for metric in ("moves", "swarm_tps_mean", "swarm_tps_over_optimal_mean"):
+        assert sum(found[metric]) / 2 == pytest.approx(summed[metric])
+    assert by_repeat(measure(history, warm_up_s=60.0, sample_every_s=60.0)) == {"reload": {}}
 
 
 def test_coming_back_after_an_hour_is_no_oscillation():
@@ -123,7 +136,7 @@ PLAN = {"scenarios": ["reload"], "arms": ["petals"], "repeats": 1, "samples": 3}
 
 def judged(history, expected=None, **plan):
     wanted = expected or {"scenarios": {"reload": {"arms": {"petals": {"moves": 3}}}}}
-    measured = measure(history, warm_up_s=60.0, sample_every_s=60.0)
+    measured = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))
     return conclude(
         [*check_samples(history, **{**PLAN, **plan}), *check_expected(measured, wanted, ["petals"])]
     )
@@ -173,7 +186,7 @@ def test_a_metric_that_nothing_supports_is_unknown(history):
 
 
 def test_the_figure_shows_each_arm_and_the_active_servers(history):
-    summary = measure(history, warm_up_s=60.0, sample_every_s=60.0)
+    summary = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))
     figure = balance_figure(history, summary, {"seed": 0, "id": "x", "world": "simulated"})
     top, active, table = figure.axes
     bound, petals = top.get_lines()
@@ -190,7 +203,7 @@ def test_swarms_of_different_sizes_have_scales_of_their_own(history):
     sizes = {"few": 20, "few_lapses": 20, "complete": 60, "lapses": 60}
     balance = [row for scenario, size in sizes.items() for row in rows(scenario, size)]
     found = {"balance": balance}
-    summary = measure(found, warm_up_s=60.0, sample_every_s=60.0)
+    summary = summed_up(measure(found, warm_up_s=60.0, sample_every_s=60.0))
     figure = balance_figure(found, summary, {"seed": 0, "id": "x", "world": "simulated"})
     few, few_lapses, complete, lapses = figure.axes[::3]
     shared = few.get_shared_y_axes()
@@ -219,7 +232,7 @@ def test_no_two_placement_arms_look_alike(aspect):
 
 def test_a_cell_of_a_sweep_is_titled_by_its_settings(history):
     found = {"balance": [{**row, "scenario": "swept"} for row in history["balance"]]}
-    summary = measure(found, warm_up_s=60.0, sample_every_s=60.0)
+    summary = summed_up(measure(found, warm_up_s=60.0, sample_every_s=60.0))
     overrides = ["+exp=churn", "sim.lifetime_min_s=3600", "sim.s_per_block=27"]
     info = {"seed": 0, "id": "x", "world": "simulated", "overrides": overrides}
     figure = balance_figure(found, summary, info)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmlab.analysis.claims import Number, evaluate, makes, overrides_of, parse_claims
+from swarmlab.analysis.claim_numbers import evaluate
+from swarmlab.analysis.claims import Number, makes, overrides_of, parse_claims
 from swarmlab.analysis.claims_tables import (
     NOT_THERE,
     artifact_table,
@@ -55,6 +56,22 @@ def test_an_interval_that_the_run_states_is_shown():
     runs = [run(a={"swarmlab": stated})]
     for name, words in (("share_mean", "0.5 [0.4, 0.6] (n = 7)"), ("other", "0.5 (n = 1)")):
         assert evaluate(Number("", f"scenarios / a / swarmlab / {name}"), runs).ours == words
+
+
+def test_a_run_over_several_populations_has_intervals_over_them_and_pairs_them():
+    info, summary = run("run1", a=scenario(2.0, 20.0))
+    each: dict[str, dict[str, list[float | None]]] = {
+        "swarmlab": {"seconds": [1.0, 2.0, 3.0]},
+        "petals": {"seconds": [10.0, 20.0, 30.0]},
+    }
+    runs = [(info, {**summary, "by_repeat": {"a": each}})]
+    ours, theirs = (f"scenarios / a / {arm} / seconds" for arm in each)
+    cells = evaluate(Number("", ours, against=theirs), runs)
+    assert cells.ours == "2 [1, 3] (n = 3)"
+    assert cells.other == "petals: 20 [10, 30] (n = 3)"
+    assert cells.ratio == "0.1 [0.1, 0.1] (n = 3) of petals", "pairs are resampled together"
+    each["petals"]["seconds"] = [None, 20.0, 30.0]
+    assert evaluate(Number("", ours, against=theirs), runs).ratio.endswith("(n = 2) of petals")
 
 
 def test_what_neither_arm_can_have_is_not_missed():

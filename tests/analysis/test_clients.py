@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmlab.analysis.clients import SHOWN, measure_clients
+from swarmlab.analysis.clients import SHOWN, measure_clients, summed_up_clients
 from swarmlab.analysis.plots.clients import clients_figure
 
 ARMS = ("petals", "swarmlab")
@@ -42,7 +42,7 @@ def history():
 
 def test_every_metric_by_hand(history):
     history["delivered"] = [row for row in history["delivered"] if row["repeat"] == 0]
-    found = measure_clients(history, warm_up_s=60.0)["few_clients"]["petals"]
+    found = summed_up_clients(measure_clients(history, warm_up_s=60.0))["few_clients"]["petals"]
     wanted = {
         "delivered_tps": 1000 / 120,
         "tokens": 1000,
@@ -63,7 +63,7 @@ def test_every_metric_by_hand(history):
 
 
 def test_several_populations(history):
-    found = measure_clients(history, warm_up_s=60.0)["few_clients"]["petals"]
+    found = summed_up_clients(measure_clients(history, warm_up_s=60.0))["few_clients"]["petals"]
     assert found["delivered_tps"] == pytest.approx((1000 / 120 + 500 / 60) / 2)
     assert found["swarmlab_delivered_over_this"] == pytest.approx((15 + 500 / 60) / (1000 / 120 + 500 / 60))
     assert found["delivered_tps_low"] <= found["delivered_tps"] <= found["delivered_tps_high"]
@@ -76,7 +76,7 @@ def test_without_clients_there_is_nothing():
 
 
 def test_the_figure_has_every_metric(history):
-    measured = measure_clients(history, warm_up_s=60.0)
+    measured = summed_up_clients(measure_clients(history, warm_up_s=60.0))
     scenarios = {
         name: {arm: {"repeats": 2, **row} for arm, row in arms.items()} for name, arms in measured.items()
     }

@@ -113,6 +113,10 @@ def test_the_papers_swarm_is_recorded_and_judged_from_the_record(paper, tmp_path
     assert len(counts) == 2 * 5 * 2
     assert summary.scenarios["reload"]["swarmlab"]["redundant_loads"] == 0
     assert summary.scenarios["instant"]["petals"]["capacity_lost_share"] == 0
+    stored = json.loads((paper / "summary.json").read_text())
+    loaded = stored["by_repeat"]["reload"]["petals"]["blocks_loaded"]
+    assert len(loaded) == 2
+    assert sum(loaded) / 2 == pytest.approx(stored["scenarios"]["reload"]["petals"]["blocks_loaded"])
     assert sorted(path.suffix for path in draw_run(paper)) == [".pdf", ".png"]
 
 

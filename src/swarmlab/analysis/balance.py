@@ -60,8 +60,8 @@ def bounds(found: Mapping[Key, Part], name: str = "optimal_tps") -> dict[tuple[s
 
 def measure(
     history: Mapping[str, Iterable[Row]], *, warm_up_s: float, sample_every_s: float
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Scenario to arm to metric; of several populations the mean, with a 95 % interval where arms are compared."""
+) -> dict[str, dict[str, list[Row]]]:
+    """Scenario to arm to what it comes to in each population, a row with ``repeat`` for each."""
     found = parts(history)
     limits = {name: bounds(found, column) for name, column in REFERENCES.items()}
     measured: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
@@ -69,8 +69,34 @@ def measure(
         references = {name: known.get((scenario, repeat), {}) for name, known in limits.items()}
         row = _measure_part(part, references, warm_up_s, sample_every_s)
         measured[scenario][arm].append({"repeat": repeat, **row})
+    return measured
+
+
+def summed_up(measured: Mapping[str, Mapping[str, list[Row]]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Scenario to arm to metric; of several populations the mean, with a 95 % interval where arms are compared.
+
+    :param measured: as :func:`measure` returns it
+    """
     return {
         scenario: {arm: _over_repeats(rows) | _compared(rows, arms) for arm, rows in arms.items()}
+        for scenario, arms in measured.items()
+    }
+
+
+def by_repeat(measured: Mapping[str, Mapping[str, list[Row]]]) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    """Scenario to arm to metric to its values, one of each population, in their order; nothing of a single one.
+
+    :param measured: rows with ``repeat``
+    """
+    return {
+        scenario: {
+            arm: {
+                name: [row[name] for row in sorted(rows, key=lambda row: row["repeat"])]
+                for name in sorted(set(rows[0]) - {"repeat"})
+            }
+            for arm, rows in arms.items()
+            if len(rows) > 1
+        }
         for scenario, arms in measured.items()
     }
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from swarmlab.analysis.claims import MISSING, Cells, evaluate, experiment_of, makes
+from swarmlab.analysis.claim_numbers import MISSING, Cells, evaluate
+from swarmlab.analysis.claims import experiment_of, makes
 from swarmlab.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from swarmlab.analysis.claims import Claim, Number, Runs
+    from swarmlab.analysis.claim_numbers import Runs
+    from swarmlab.analysis.claims import Claim, Number
 
 NOT_THERE = "not in this run"
 NOT_PUBLISHED = "not published"  # a claim without a stored run behind it

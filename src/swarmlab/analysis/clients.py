@@ -31,8 +31,10 @@ Part = dict[str, list[Row]]  # kind to rows, of one arm in one scenario with one
 Key = tuple[str, str, int]  # scenario, arm, repeat
 
 
-def measure_clients(history: Mapping[str, Iterable[Row]], *, warm_up_s: float) -> dict[str, dict[str, Row]]:
-    """Scenario to arm to metric: of several populations the mean, with 95 % intervals of what is shown.
+def measure_clients(
+    history: Mapping[str, Iterable[Row]], *, warm_up_s: float
+) -> dict[str, dict[str, list[Row]]]:
+    """Scenario to arm to what its clients got in each population, a row with ``repeat`` for each.
 
     A stall is a time in which a session could not go on: it had lost a server, or a new one did not find or reach its
     servers at once. What ends before the warm-up is over does not count.
@@ -42,6 +44,14 @@ def measure_clients(history: Mapping[str, Iterable[Row]], *, warm_up_s: float) -
     measured: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for (scenario, arm, repeat), part in _parts(history, warm_up_s).items():
         measured[scenario][arm].append({"repeat": repeat, **_measure_part(part)})
+    return measured
+
+
+def summed_up_clients(measured: Mapping[str, Mapping[str, list[Row]]]) -> dict[str, dict[str, Row]]:
+    """Scenario to arm to metric: of several populations the mean, with 95 % intervals of what is shown.
+
+    :param measured: as :func:`measure_clients` returns it
+    """
     return {
         scenario: {arm: _over_repeats(rows) | _compared(rows, arms) for arm, rows in arms.items()}
         for scenario, arms in measured.items()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from swarmlab.analysis.balance import by_repeat, summed_up
 from swarmlab.analysis.balance import measure as measure_balance
 from swarmlab.analysis.balance_checks import check_expected, check_plan, check_samples
 from swarmlab.analysis.balance_tables import balance_table
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.clients import KINDS as CLIENT_KINDS
-from swarmlab.analysis.clients import measure_clients
+from swarmlab.analysis.clients import measure_clients, summed_up_clients
 from swarmlab.analysis.plots.balance import balance_figure
 from swarmlab.analysis.plots.clients import clients_figure
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
@@ -39,16 +40,15 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
     """
     require_mappings(expected, "scenarios")
     scenarios: dict[str, Any] = {}
+    repeats: dict[str, Any] = {}
 
     def findings() -> Iterator[Finding]:
         sim = run.config["sim"]
         history = {kind: run.history(kind) for kind in KINDS}
-        scenarios.update(
-            measure_balance(history, warm_up_s=sim["warm_up_s"], sample_every_s=sim["sample_every_s"])
-        )
-        for scenario, asked in measure_clients(history, warm_up_s=sim["warm_up_s"]).items():
-            for arm, metrics in asked.items():
-                scenarios[scenario][arm] |= metrics
+        swarms = measure_balance(history, warm_up_s=sim["warm_up_s"], sample_every_s=sim["sample_every_s"])
+        clients = measure_clients(history, warm_up_s=sim["warm_up_s"])
+        _put_together(scenarios, summed_up(swarms), summed_up_clients(clients))
+        _put_together(repeats, by_repeat(swarms), by_repeat(clients))
         names, arms = list(run.info["scenarios"]), list(run.info["arms"])
         samples = math.ceil(sim["duration_s"] / sim["sample_every_s"])
         yield from check_plan(run.info)
@@ -56,7 +56,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
         yield from check_expected({name: scenarios.get(name, {}) for name in names}, expected, arms)
 
     found = guard("record", findings)
-    return Measured(_over_scenarios(scenarios), scenarios, tuple(found))
+    return Measured(_over_scenarios(scenarios), scenarios, tuple(found), repeats)
 
 
 def table(summary: Mapping[str, Any]) -> Table:
@@ -88,6 +88,13 @@ def draw_repeats(runs: Runs) -> Any:
         runs, scenario_panels(runs, "swarm_tps_over_optimal_mean"), "The same rules, several populations",
         words="throughput of the weakest block, share of the bound (mean over time)", names={"optimal": "best found"},
     )  # fmt: skip
+
+
+def _put_together(into: dict[str, Any], *parts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    for part in parts:
+        for scenario, arms in part.items():
+            for arm, metrics in arms.items():
+                into.setdefault(scenario, {}).setdefault(arm, {}).update(metrics)
 
 
 def _over_scenarios(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:

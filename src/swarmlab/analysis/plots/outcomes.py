@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from swarmlab.analysis.claims import Runs
+    from swarmlab.analysis.claim_numbers import Runs
 
     Cells = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 

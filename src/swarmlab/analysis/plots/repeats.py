@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import rc_context, ticker
 from matplotlib.figure import Figure
 
-from swarmlab.analysis.claims import over_the_same_scenarios
+from swarmlab.analysis.claim_numbers import over_the_same_scenarios
 from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption
 from swarmlab.analysis.stats import estimate, finite
 from swarmlab.analysis.style import style_of
