@@ -10,7 +10,7 @@ import pytest
 from swarmlab.errors import BadInput
 from swarmlab.placement.registry import POLICIES
 from swarmlab.scenarios.churn import build_churn
-from swarmlab.settings import load
+from swarmlab.settings import ROOT, load
 from swarmlab.sim.population import Ending, Visit
 from swarmlab.sim.recorded import recorded
 from swarmlab.sim.settings import SimSettings
@@ -18,6 +18,8 @@ from swarmlab.sim.simulate import simulate
 from swarmlab.sim.world import Arm
 from swarmlab.types import Span
 from tests.sim.swarms import rows, states
+
+RECORDING = "the folder of a run of +exp=record_dht, or its views.jsonl"
 
 
 def server(peer, start, end, state="online", tps=10.0):
@@ -94,20 +96,37 @@ def test_any_simulated_experiment_starts_from_it(recording):
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "nonsense\n\n{}\n", '{"n_blocks": 8}\n', '{"n_blocks": 8, "seen_at_s": 0, "servers": []}\n'],
+    ("content", "why"),
+    [
+        ("", "there is no look in it"),
+        ("nonsense\n\n{}\n", "given/views.jsonl line 1 is damaged"),
+        ('{"n_blocks": 8}\n', "its rows are something else (KeyError: 'seen_at_s')"),
+        ('{"n_blocks": 8, "seen_at_s": 0, "servers": []}\n', "it shows no server"),
+    ],
 )
-def test_what_is_no_recording_is_refused(tmp_path, content):
-    path = tmp_path / "views.jsonl"
+def test_what_is_no_recording_is_refused(tmp_path, content, why):
+    path = tmp_path / "given" / "views.jsonl"
+    path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(BadInput, match=r"sim\.from_record"):
+    with pytest.raises(BadInput) as refused:
         recorded(path)
+    assert str(refused.value) == f"sim.from_record: {str(path)!r} is not usable; allowed: {RECORDING}; {why}"
 
 
-def test_a_missing_recording_is_refused_before_anything_starts(tmp_path):
-    settings, _ = load(["+exp=churn", f"sim.from_record={tmp_path / 'none'}"])
-    with pytest.raises(BadInput, match=r"sim\.from_record"):
+@pytest.mark.parametrize("given", ["none", "", "folder"])
+def test_a_missing_recording_is_refused_before_anything_starts_and_with_one_message(tmp_path, given):
+    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / given) if given else ""
+    settings, _ = load(["+exp=churn", f"sim.from_record={path}"])
+    with pytest.raises(BadInput) as refused:
         build_churn(settings)
+    assert str(refused.value) == f"sim.from_record: {path!r} is not usable; allowed: {RECORDING}"
+
+
+def test_a_run_of_another_experiment_is_no_recording():
+    with pytest.raises(BadInput, match=r"; this run is of scale$") as refused:
+        recorded(ROOT / "results" / "tables" / "scale")
+    assert refused.value.field == "sim.from_record"
 
 
 def test_one_recording_is_one_population(recording):

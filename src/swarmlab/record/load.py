@@ -99,15 +99,16 @@ class Run:
         return self.path / "tables" / f"{kind}.parquet"
 
 
-def load_run(path: Path | str) -> Run:
+def load_run(path: Path | str, *, field: str = "run_dir") -> Run:
     """Open a stored run.
 
+    :param field: what the user calls the folder
     :raises BadInput: if the folder holds no run
     :raises DamagedRun: if ``run.json`` or ``config.yaml`` cannot be read
     """
     folder = Path(path)
     if not (folder / "run.json").is_file():
-        raise BadInput("run_dir", str(path), "the folder of a run, with its run.json")
+        raise BadInput(field, str(path), "the folder of a run, with its run.json")
     info = read_json(folder / "run.json")
     if not isinstance(info, dict) or not isinstance(info.get("exp"), str):
         raise DamagedRun("run.json names no experiment")
@@ -137,7 +138,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     rows = [_parse(line) for line in lines]
     for number, row in enumerate(rows, start=1):
         if row is None:
-            raise DamagedRun(f"history/{path.name} line {number} is damaged")
+            raise DamagedRun(f"{path.parent.name}/{path.name} line {number} is damaged")
     torn = _parse(tail)
     return [row for row in [*rows, torn] if row is not None]
 

@@ -56,13 +56,18 @@ class Rebalance(OnRealSwarm):
         return [arm for arm in self.arms if arm in SLOW_ARMS and plan.SLOW_DISK in self.scenarios]
 
     def describe(self) -> str:
-        settings, minutes = self.settings, max(1, round(self._seconds() / 60))
+        settings = self.settings
         return f"""\
 Rebalancing of a real swarm of {self.checkpoint.model_id}, {self.checkpoint.n_blocks} blocks:
   {len(plan.SWARM)} servers and one that joins, {settings.clients} client(s); arms: {", ".join(self.arms)}
   {len(self.scenarios)} scenarios ({", ".join(self.scenarios)})
   1 s stands for {settings.time_scale:g} s of petals' waits, {settings.read_delay_s:g} s to read a block
-  about {minutes} minute(s) in all"""
+  about {self.minutes} minute(s) in all"""
+
+    @property
+    def minutes(self) -> int:
+        """How long it takes, roughly."""
+        return max(1, round(self._seconds() / 60))
 
     def _seconds(self) -> float:
         settings = self.settings

@@ -64,8 +64,13 @@ class SimVsReal:
         return len(self.arms) + (self.real.n_units if self.real else 0)
 
     def describe(self) -> str:
-        source = self.real.describe() if self.real else f"The real run is {self.stored}"
-        return f"{source}\n{self.settings.simulations} simulations of each arm"
+        simulations = f"{self.settings.simulations} simulations of each arm"
+        if self.real is None:
+            return f"The real run is {self.stored}; no server is started\n{simulations}"
+        return (
+            f"Starts a real swarm first, about {self.real.minutes} minute(s); to take a stored run of +exp=rebalance "
+            f"instead: rebalance.run_dir=RUN_DIR\n{self.real.describe()}\nThen {simulations}"
+        )
 
     def run(self, run_dir: RunDir, progress: Progress) -> None:
         """The real swarm first (unless it is stored), then the simulations of it.
@@ -193,12 +198,13 @@ def stored_run(folder: str, arms: Sequence[str]) -> Run:
     :raises BadInput: if it is none, or lacks an arm
     """
     try:
-        run = load_run(folder)
+        run = load_run(folder, field="rebalance.run_dir")
         history = {kind: run.history(kind) for kind in KINDS}
     except DamagedRun as error:
         raise BadInput("rebalance.run_dir", folder, f"an undamaged run; {error}") from error
     if not str(run.info["exp"]).startswith("rebalance"):
-        raise BadInput("rebalance.run_dir", folder, "the folder of a run of +exp=rebalance")
+        allowed = f"the folder of a run of +exp=rebalance; this one is of {run.info['exp']}"
+        raise BadInput("rebalance.run_dir", folder, allowed)
     for arm in arms:
         try:
             timeline(history, arm)

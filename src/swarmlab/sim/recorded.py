@@ -39,28 +39,43 @@ def recorded(path: Path | str) -> Recorded:
 
     :raises BadInput: if there is none, or if it shows no server
     """
-    views = _views(Path(path))
+    views = _views(path)
     try:
         n_blocks = int(views[0]["n_blocks"])
         seen = [(view["seen_at_s"] - views[0]["seen_at_s"], _servers(view)) for view in views]
         names = sorted({name for _, servers in seen for name in servers})
         members = tuple(_member(name, seen) for name in names)
     except (KeyError, TypeError, ValueError) as error:
-        allowed = f"a recording of +exp=record_dht ({type(error).__name__}: {error})"
-        raise BadInput("sim.from_record", str(path), allowed) from error
+        raise _refused(path, f"its rows are something else ({type(error).__name__}: {error})") from error
     if not members:
-        raise BadInput("sim.from_record", str(path), "a recording that shows at least one server")
+        raise _refused(path, "it shows no server")
     return Recorded(n_blocks, members)
 
 
-def _views(path: Path) -> list[dict[str, Any]]:
+def _views(path: Path | str) -> list[dict[str, Any]]:
     try:
-        rows = read_jsonl(path) if path.is_file() else load_run(path).history("views")
-    except (BadInput, DamagedRun, OSError) as error:
-        raise BadInput("sim.from_record", str(path), f"a recording of +exp=record_dht; {error}") from error
+        rows = read_jsonl(Path(path)) if Path(path).is_file() else _views_of_run(path)
+    except DamagedRun as error:
+        raise _refused(path, str(error)) from error
+    except OSError as error:
+        raise _refused(path, f"it cannot be read ({error.strerror})") from error
     if not rows:
-        raise BadInput("sim.from_record", str(path), "a recording with at least one look")
+        raise _refused(path, "there is no look in it")
     return rows
+
+
+def _views_of_run(path: Path | str) -> list[dict[str, Any]]:
+    if not (Path(path) / "run.json").is_file():
+        raise _refused(path)
+    run = load_run(path)
+    if run.info["exp"] != "record_dht":
+        raise _refused(path, f"this run is of {run.info['exp']}")
+    return run.history("views")
+
+
+def _refused(path: Path | str, why: str | None = None) -> BadInput:
+    wanted = "the folder of a run of +exp=record_dht, or its views.jsonl"
+    return BadInput("sim.from_record", str(path), "; ".join(filter(None, (wanted, why))))
 
 
 def _servers(view: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
