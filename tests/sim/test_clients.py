@@ -13,7 +13,7 @@ from swarmlab.placement.join_only import JoinOnly
 from swarmlab.placement.petals import Petals
 from swarmlab.placement.swarmlab import Swarmlab
 from swarmlab.recovery.routing import HOP_OVERHEAD_S, Hop
-from swarmlab.sim.client_settings import SimClients
+from swarmlab.sim.client_settings import MOST_CLIENTS, SimClients
 from swarmlab.sim.clients import Traffic
 from swarmlab.sim.population import Ending, Member, Visit, churn_members
 from swarmlab.sim.settings import SimSettings, check
@@ -199,3 +199,10 @@ def test_servers_do_the_same_with_clients_and_without(policy, view_age_s):
 def test_clients_that_cannot_be_are_refused(name, value):
     with pytest.raises(BadInput, match=f"sim.clients.{name}"):
         check(replace(CHURN, clients=replace(SimClients(), **{name: value})))
+
+
+@pytest.mark.parametrize("number", [-1, MOST_CLIENTS + 1])
+def test_how_many_clients_there_can_be_is_said_alike_at_both_ends(number):
+    with pytest.raises(BadInput) as refused:
+        check(replace(CHURN, clients=SimClients(n_clients=number)))
+    assert refused.value.allowed == "a whole number from 0, which is nobody, to 10000"

@@ -9,7 +9,7 @@ from swarmlab.errors import BadInput
 from swarmlab.recovery.routing import DEFAULT_INFERENCE_TPS, MAX_RTT_S
 from swarmlab.recovery.settings import RecoverySettings
 
-WHOLE = {"n_clients": 0, "n_sites": 1, "prompt_tokens": 1, "new_tokens": 1}
+WHOLE = {"n_sites": 1, "prompt_tokens": 1, "new_tokens": 1}
 MOST_CLIENTS = 10_000
 POSITIVE = ("step_tps", "view_age_s")
 NOT_NEGATIVE = ("pause_s", "rtt_min_s", "rtt_max_s", "detect_s")
@@ -51,8 +51,9 @@ def check_clients(clients: SimClients) -> None:
     for name, least in WHOLE.items():
         if values[name] < least:
             raise BadInput(f"sim.clients.{name}", values[name], f"a whole number, at least {least}")
-    if clients.n_clients > MOST_CLIENTS:
-        raise BadInput("sim.clients.n_clients", clients.n_clients, f"0 for none, at most {MOST_CLIENTS}")
+    if not 0 <= clients.n_clients <= MOST_CLIENTS:
+        allowed = f"a whole number from 0, which is nobody, to {MOST_CLIENTS}"
+        raise BadInput("sim.clients.n_clients", clients.n_clients, allowed)
     for name in (*POSITIVE, *NOT_NEGATIVE):
         if not math.isfinite(values[name]) or values[name] < 0 or (name in POSITIVE and values[name] == 0):
             allowed = "a number above 0" if name in POSITIVE else "0 or more"
