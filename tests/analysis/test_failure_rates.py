@@ -180,7 +180,7 @@ def test_the_table_marks_what_is_simulated_and_what_is_confirmed():
     cells = summary["scenarios"][LOSSY.name]
     assert ours(cells["cacheless"])[0].startswith("~")
     assert not ours(cells["swarmlab"])[0].startswith("~")
-    assert failure_rates_table(summary).row_count == 7
+    assert failure_rates_table(summary).row_count == 7 + len(summary["scenarios"])
     paper = {"paper_steps_per_s": 2.17, "paper_ratio": 2.17 / 10.7, "paper_source": "confirmed"}
     assert papers(paper) == ("2.17*", "0.2*")
     unfinished = {"paper_steps_per_s": None, "paper_ratio": 0.0, "paper_source": "confirmed"}

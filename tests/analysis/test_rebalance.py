@@ -132,7 +132,9 @@ def test_figures_and_tables_name_every_arm_and_mark_a_no_op():
     assert {line.get_label() for line in main.axes[0].get_lines()} >= {"petals", "swarmlab", "upper bound"}
     assert any(patch.get_hatch() == "/////" for axes in main.axes for patch in axes.patches)
     assert all("n = 1" in figure.texts[-1].get_text() for figure in figures.values())
-    assert moves_table(summary).row_count == load_table(summary).row_count == 10
+    assert (
+        moves_table(summary).row_count == load_table(summary).row_count == 10 + 5
+    )  # and a line for each scenario
 
 
 @pytest.mark.parametrize("names", [["gap"], ["records_lost", "wide_joins"]])

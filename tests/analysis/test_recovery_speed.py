@@ -160,7 +160,7 @@ def test_a_renewed_stream_is_no_recovery():
 def test_table_and_figure_show_every_cell_and_arm():
     record = Record(history())
     numbers = measure(record, PLANNED)
-    assert recovery_speed_table(numbers).row_count == 4
+    assert recovery_speed_table(numbers).row_count == 4 + 2
     figure = recovery_speed_figure(record, numbers["scenarios"], INFO)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "100 tokens, 1 span: swarmlab"

@@ -106,4 +106,4 @@ def test_figure_and_table_show_both_worlds():
     ]  # fmt: skip
     assert not any(axes.get_legend() for axes in figure.axes), "no legend lies on the data"
     assert "n = 2 seeds" in figure.texts[-1].get_text().replace("\n", " ")
-    assert agreement_table(arms).row_count == 4
+    assert agreement_table(arms).row_count == 1 + 4

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from swarmlab.analysis.failure_rates_grid import How
-from swarmlab.analysis.tables import number
+from swarmlab.analysis.tables import add_arms, arms_table, number
 
 MARKS = {How.MEASURED: "", How.SIMULATED: "~", How.BOUNDED: ""}
 CAPTION = """\
@@ -24,13 +23,7 @@ def failure_rates_table(summary: Mapping[str, Any]) -> Table:
     :param summary: a mapping with ``scenarios``, as in ``summary.json``
     """
     title = "Unreliable servers: generated positions per second"
-    table = Table(
-        box=box.SIMPLE_HEAD, title=title, title_justify="left", caption=CAPTION, caption_justify="left"
-    )
-    table.padding = 0
-    for name in ("tokens", "p", "arm"):
-        table.add_column(name, no_wrap=True)
-    columns = (
+    headings = (
         "steps/s",
         "ratio",
         "paper\nsteps/s",
@@ -39,22 +32,23 @@ def failure_rates_table(summary: Mapping[str, Any]) -> Table:
         "tokens\nright",
         "model\nerror",
     )
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = arms_table(title, headings, first="tokens, p\n arm")
+    table.caption, table.caption_justify = CAPTION, "left"
     for arms in summary["scenarios"].values():
-        for index, (arm, cell) in enumerate(arms.items()):
-            table.add_row(
-                str(cell["length_tokens"]) if index == 0 else "",
-                f"{cell['failure_probability']:g}" if index == 0 else "",
-                arm,
-                *ours(cell),
-                *papers(cell),
-                str(cell["resets_confirmed"]) if cell["how"] != How.SIMULATED else "-",
-                number(cell["tokens_identical_ratio"], ".0%"),
-                _errors(cell),
-                end_section=index == len(arms) - 1,
-            )
+        of = next(iter(arms.values()))
+        label = f"{of['length_tokens']}, {of['failure_probability']:g}"
+        add_arms(table, label, {arm: _cells(cell) for arm, cell in arms.items()})
     return table
+
+
+def _cells(cell: Mapping[str, Any]) -> list[str]:
+    return [
+        *ours(cell),
+        *papers(cell),
+        str(cell["resets_confirmed"]) if cell["how"] != How.SIMULATED else "-",
+        number(cell["tokens_identical_ratio"], ".0%"),
+        _errors(cell),
+    ]
 
 
 def ours(cell: Mapping[str, Any]) -> tuple[str, str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
-
-from swarmlab.analysis.tables import number
+from swarmlab.analysis.tables import add_arms, arms_table, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
 
 Columns = tuple[tuple[str, str, str], ...]
 
@@ -50,23 +49,15 @@ def load_table(summary: Mapping[str, Any]) -> Table:
 
 
 def _table(summary: Mapping[str, Any], title: str, columns: Columns) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    table.padding = 0  # the dividers are blanks already; so it fits 80 columns
-    table.add_column("scenario", no_wrap=True)
-    table.add_column("arm", no_wrap=True)
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for scenario, arms in summary["scenarios"].items():
-        _add(table, scenario, arms, columns)
-    if summary["arms"]:
-        _add(table, "together", summary["arms"], columns)
+    table = arms_table(title, [heading for heading, _, _ in columns])
+    together = {"together": summary["arms"]} if summary["arms"] else {}
+    for scenario, arms in {**summary["scenarios"], **together}.items():
+        add_arms(table, scenario, {arm: _cells(metrics, columns) for arm, metrics in arms.items()})
     return table
 
 
-def _add(table: Table, label: str, arms: Mapping[str, Any], columns: Sequence[tuple[str, str, str]]) -> None:
-    for index, (arm, metrics) in enumerate(arms.items()):
-        cells = [number(metrics[metric], form) for _, metric, form in columns]
-        table.add_row(label if index == 0 else "", arm, *cells, end_section=index == len(arms) - 1)
+def _cells(metrics: Mapping[str, Any], columns: Sequence[tuple[str, str, str]]) -> list[str]:
+    return [number(metrics[metric], form) for _, metric, form in columns]
 
 
 AGREEMENT: Columns = (
@@ -80,15 +71,13 @@ AGREEMENT: Columns = (
 
 def agreement_table(arms: Mapping[str, Mapping[str, Any]]) -> Table:
     """Arm by world: the real run, the mean of the simulations, and their least and most."""
-    table = Table(box=box.SIMPLE_HEAD, title="The same events, real and simulated", title_justify="left")
-    table.padding = 0
-    table.add_column("arm", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for heading, _, _ in AGREEMENT:
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = [heading for heading, _, _ in AGREEMENT]
+    table = arms_table("The same events, real and simulated", headings, first="arm")
     for arm, metrics in arms.items():
-        for line, world in enumerate(("real", "simulated", "low", "high")):
-            cells = [number(metrics[f"{name}_{world}"], form) for _, name, form in AGREEMENT]
-            words = world if line < 2 else f"  {world}est"
-            table.add_row(arm if line == 0 else "", words, *cells, end_section=line == 3)
+        lines = {"real": "real", "simulated": "simulated", "low": " lowest", "high": " highest"}
+        cells = {
+            words: [number(metrics[f"{name}_{world}"], form) for _, name, form in AGREEMENT]
+            for world, words in lines.items()
+        }
+        add_arms(table, arm, cells)
     return table

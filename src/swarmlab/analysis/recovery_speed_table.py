@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.table import Table
+from rich.text import Text
 
-from swarmlab.analysis.tables import number, outcome_text
+from swarmlab.analysis.tables import add_arms, arms_table, number, outcome_text
 
 CAPTION = """\
 floor: one connection and one prefill of the same history on the servers that took over, by petals' own code without \
@@ -20,33 +20,30 @@ def recovery_speed_table(summary: Mapping[str, Any]) -> Table:
 
     :param summary: a mapping with ``scenarios``, as in ``summary.json``
     """
-    cells = [(arm, cell) for arms in summary["scenarios"].values() for arm, cell in arms.items()]
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="Recovery, beside the floor of the same recovery",
-        title_justify="left",
-        caption="\n".join([CAPTION, *(costs(cell) for _, cell in cells if cell["standby_tokens"])]),
-        caption_justify="left",
-    )
-    table.padding = 0
-    for name in ("tokens", "spans", "arm", "outcome"):
-        table.add_column(name, no_wrap=True)
-    for name in ("n", "ms", "floor\nms", "times floor", "in peace,\ntimes floor", "replayed\ntokens"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for arm, cell in cells:
-        table.add_row(
-            str(cell["history_tokens"]),
-            str(cell["failed_spans"]),
-            arm,
-            outcome_text(cell["outcome"]),
-            str(cell["sessions"]),
-            _thousandths(cell["recovery_s_median"]),
-            _thousandths(cell["floor_s"]),
-            with_interval(cell, "recovery_over_floor"),
-            number(cell.get("calm_over_floor"), ".2f"),
-            number(cell["tokens_replayed"], ".0f"),
-        )
+    headings = ("n", "ms", "floor\nms", "times floor", "the same\nin peace", "tokens\nreplayed")
+    title = "Recovery, beside the floor of the same recovery"
+    table = arms_table(title, headings, left=("outcome",), first="tokens, spans\n arm")
+    costly = [
+        cell for arms in summary["scenarios"].values() for cell in arms.values() if cell["standby_tokens"]
+    ]
+    table.caption, table.caption_justify = "\n".join([CAPTION, *map(costs, costly)]), "left"
+    for arms in summary["scenarios"].values():
+        of = next(iter(arms.values()))
+        label = f"{of['history_tokens']}, {of['failed_spans']}"
+        add_arms(table, label, {arm: _cells(cell) for arm, cell in arms.items()})
     return table
+
+
+def _cells(cell: Mapping[str, Any]) -> list[str | Text]:
+    return [
+        outcome_text(cell["outcome"]),
+        str(cell["sessions"]),
+        _thousandths(cell["recovery_s_median"]),
+        _thousandths(cell["floor_s"]),
+        with_interval(cell, "recovery_over_floor"),
+        number(cell.get("calm_over_floor"), ".2f"),
+        number(cell["tokens_replayed"], ".0f"),
+    ]
 
 
 def with_interval(cell: Mapping[str, Any], name: str) -> str:

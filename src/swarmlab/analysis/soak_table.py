@@ -54,14 +54,15 @@ LINES: dict[str, Show] = {
 
 
 def soak_table(arms: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One column per arm.
+    """One column per arm; of three, long cells go on in a further line.
 
     :param arms: as in ``summary.json``
     """
     table = Table(box=box.SIMPLE_HEAD, title="Failover soak", title_justify="left")
+    table.padding = 0  # the dividers are blanks already
     table.add_column("", no_wrap=True)
     for arm in arms:
-        table.add_column(arm, justify="right", no_wrap=True)
+        table.add_column(arm, justify="right", overflow="fold")
     for words, show in LINES.items():
         table.add_row(words, *(show(arm) for arm in arms.values()))
     return table

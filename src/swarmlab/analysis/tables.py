@@ -12,10 +12,38 @@ from rich.text import Text
 from swarmlab.analysis.checks import Finding, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 COLORS = {"identical": "green", "wrong": "red", "exception": "yellow", "hang": "yellow"}
 MARKS = {Verdict.HOLDS: "ok", Verdict.FAILS: "FAILS", Verdict.UNKNOWN: "UNKNOWN"}
+
+
+def arms_table(
+    title: str, headings: Iterable[str], *, left: Iterable[str] = (), first: str = "scenario\n arm"
+) -> Table:
+    """An empty table of arms below what they were compared in, so narrow that most fit 80 columns.
+
+    Where one does not fit, on a narrow terminal, cells go on in a further line: nothing is cut off.
+
+    :param headings: of columns of numbers, after those of words in ``left``
+    """
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    table.padding = 0  # the dividers are blanks already
+    for name in (first, *left):
+        table.add_column(name, overflow="fold")
+    for name in headings:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def add_arms(table: Table, label: str, arms: Mapping[str, Sequence[str | Text]]) -> None:
+    """A line with the label, and below it one for each arm.
+
+    :param arms: arm to its cells
+    """
+    table.add_row(Text(label, style="bold"))
+    for index, (arm, cells) in enumerate(arms.items()):
+        table.add_row(Text(f" {arm}"), *cells, end_section=index == len(arms) - 1)
 
 
 def comparison_table(summary: Mapping[str, Any]) -> Table:
@@ -23,26 +51,22 @@ def comparison_table(summary: Mapping[str, Any]) -> Table:
 
     :param summary: a mapping with ``scenarios``, as in ``summary.json``
     """
-    table = Table(box=box.SIMPLE_HEAD, title="Failover: the same failure, arm by arm", title_justify="left")
-    table.padding = 0  # the dividers are blanks already; so it fits 80 columns
-    for name in ("scenario", "arm", "outcome"):
-        table.add_column(name, no_wrap=True)
-    for name in ("tokens\nright", "max\ndiff", "to right\ntoken s", "recovery\ns", "times\nfloor"):
-        table.add_column(name, justify="right", no_wrap=True)
+    headings = ("tokens\nright", "max\ndiff", "to right\ntoken s", "recovery\ns", "times\nfloor")
+    table = arms_table("Failover: the same failure, arm by arm", headings, left=("outcome",))
     for scenario, arms in summary["scenarios"].items():
-        for index, (arm, metrics) in enumerate(arms.items()):
-            table.add_row(
-                scenario if index == 0 else "",
-                arm,
-                outcome_text(metrics["outcome"]),
-                number(metrics["tokens_identical_ratio"], ".0%"),
-                number(metrics["max_abs_diff"], ".2g"),
-                number(metrics["fault_to_correct_s"], ".2f"),
-                number(metrics["recovery_s_median"], ".2f"),
-                times(metrics["recovery_over_floor"]),
-                end_section=index == len(arms) - 1,
-            )
+        add_arms(table, scenario, {arm: _outcome_and_cost(metrics) for arm, metrics in arms.items()})
     return table
+
+
+def _outcome_and_cost(metrics: Mapping[str, Any]) -> list[str | Text]:
+    return [
+        outcome_text(metrics["outcome"]),
+        number(metrics["tokens_identical_ratio"], ".0%"),
+        number(metrics["max_abs_diff"], ".2g"),
+        number(metrics["fault_to_correct_s"], ".2f"),
+        number(metrics["recovery_s_median"], ".2f"),
+        times(metrics["recovery_over_floor"]),
+    ]
 
 
 def texts_table(scenario: str, texts: Mapping[str, Sequence[str]]) -> Table:
@@ -51,7 +75,7 @@ def texts_table(scenario: str, texts: Mapping[str, Sequence[str]]) -> Table:
     :param texts: arm to the text of each row of the batch; the failure-free ``reference`` is compared with
     """
     table = Table(box=box.SIMPLE_HEAD, title=f"{scenario}: what was written", title_justify="left")
-    table.add_column("arm", no_wrap=True)
+    table.add_column("arm", overflow="fold")
     table.add_column("text (>>> from here on it differs from the failure-free run)", overflow="fold")
     for arm, rows in texts.items():
         for index, row in enumerate(rows):
@@ -91,7 +115,7 @@ def tree_table(found: Mapping[str, Sequence[Finding]], verdicts: Mapping[str, Ve
     """One line for each published experiment: what was checked of it."""
     table = Table(box=box.SIMPLE_HEAD, title="Published results", title_justify="left")
     for name in ("", "what", "checks"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, overflow="fold")
     for name, findings in found.items():
         counts = Counter(finding.verdict for finding in findings)
         words = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])

@@ -63,6 +63,6 @@ def table(summary: Mapping[str, Any]) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, title="A swarm as its DHT showed it", title_justify="left")
     metrics = summary["arms"][ARM]
     for name in metrics:
-        shown.add_column(name.replace("_", " "), justify="right")
+        shown.add_column(name.replace("_", " "), justify="right", overflow="fold")
     shown.add_row(*(number(value, ".4g") for value in metrics.values()))
     return shown

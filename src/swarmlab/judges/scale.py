@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
-
 from swarmlab.analysis import scale
 from swarmlab.analysis.balance_checks import check_plan
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.scale import scale_figure
-from swarmlab.analysis.tables import number
+from swarmlab.analysis.tables import add_arms, arms_table, number
 from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from rich.table import Table
 
     from swarmlab.analysis.checks import Finding
     from swarmlab.record.load import Run
@@ -52,16 +51,14 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
 
 
 def table(summary: Mapping[str, Any]) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, title="Simulating swarms of any size", title_justify="left")
-    shown.add_column("servers", no_wrap=True)
-    shown.add_column("arm", no_wrap=True)
-    for heading, _, _ in COLUMNS:
-        shown.add_column(heading, justify="right", no_wrap=True)
+    headings = [heading for heading, _, _ in COLUMNS]
+    shown = arms_table("Simulating swarms of any size", headings, first="servers\n arm")
     for arms in summary["scenarios"].values():
-        for index, (arm, metrics) in enumerate(arms.items()):
-            cells = [number(metrics[metric], form) for _, metric, form in COLUMNS]
-            size = f"{metrics['servers']:,}" if index == 0 else ""
-            shown.add_row(size, arm, *cells, end_section=index == len(arms) - 1)
+        cells = {
+            arm: [number(metrics[metric], form) for _, metric, form in COLUMNS]
+            for arm, metrics in arms.items()
+        }
+        add_arms(shown, f"{next(iter(arms.values()))['servers']:,}", cells)
     return shown
 
 

@@ -17,7 +17,9 @@ def show_jobs(jobs: list[Job], summary: Path, console: Console | None = None) ->
     :param jobs: in the order of the sweep
     :param summary: the file with the numbers of all of them
     """
-    table = Table("job", "settings", "outcome", "run folder", box=None)
+    table = Table(box=None)
+    for heading in ("job", "settings", "outcome", "run folder"):
+        table.add_column(heading, overflow="fold")  # on a narrow terminal nothing is cut off
     for job, swept in zip(jobs, what_differs(jobs), strict=True):
         outcome = OUTCOMES.get(job.exit_code, f"ended with {job.exit_code}")
         table.add_row(str(job.number), swept, outcome, Path(job.run_dir).name if job.run_dir else "-")
