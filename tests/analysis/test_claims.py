@@ -69,7 +69,7 @@ def test_a_run_over_several_populations_has_intervals_over_them_and_pairs_them()
     cells = evaluate(Number("", ours, against=theirs), runs)
     assert cells.ours == "2 [1, 3] (n = 3)"
     assert cells.other == "petals: 20 [10, 30] (n = 3)"
-    assert cells.ratio == "0.1 [0.1, 0.1] (n = 3) of petals", "pairs are resampled together"
+    assert cells.ratio == "0.10 [0.10, 0.10] (n = 3) of petals", "pairs are resampled together"
     each["petals"]["seconds"] = [None, 20.0, 30.0]
     assert evaluate(Number("", ours, against=theirs), runs).ratio.endswith("(n = 2) of petals")
 
@@ -96,7 +96,7 @@ def test_several_runs_give_a_median_with_its_interval_and_a_paired_ratio():
     assert cells.ours.startswith("3 [")
     assert cells.other.startswith("petals: 30 [")
     assert cells.ours.endswith("] (n = 5)")
-    assert cells.ratio == "0.1 [0.1, 0.1] (n = 5) of petals"
+    assert cells.ratio == "0.10 [0.10, 0.10] (n = 5) of petals"
     assert cells.run_ids == ("run1", "run2", "run3", "run4", "run5")
 
 
@@ -105,7 +105,7 @@ def test_repeats_of_a_scenario_do_not_pass_for_more_scenarios():
     runs = [run(f"run{i}", a=scenario(1.0, 2.0), b=scenario(3.0, 30.0)) for i in range(10)]
     cells = evaluate(Number("", OURS, against=THEIRS), runs)
     assert cells.ours == "2 [1, 3] (n = 2 scenarios in 10 runs)"
-    assert cells.ratio == "0.12 [0.1, 0.5] (n = 2) of petals"
+    assert cells.ratio == "0.12 [0.10, 0.50] (n = 2) of petals"
 
 
 def test_a_repeat_of_some_arms_or_scenarios_counts_where_it_has_numbers():
@@ -116,7 +116,7 @@ def test_a_repeat_of_some_arms_or_scenarios_counts_where_it_has_numbers():
         Number("", "scenarios / a / swarmlab / seconds", against="scenarios / a / petals / seconds"), runs
     )
     assert (one.other, one.ours) == ("petals: 2 (n = 1)", "2 [1, 3] (n = 2)")
-    assert one.ratio == "0.5 (n = 1) of petals"
+    assert one.ratio == "0.50 (n = 1) of petals"
     assert evaluate(Number("", "scenarios / b / swarmlab / seconds"), runs).run_ids == ("run1",)
     counted = evaluate(Number("", "scenarios / * / swarmlab / outcome", counts="identical"), runs)
     assert counted.ours == "2 of 3 in 2 runs"
@@ -164,7 +164,7 @@ def test_a_row_names_the_command_of_its_run_where_the_claims_is_another():
 
 def test_a_number_of_the_paper_is_set_beside_ours_as_a_ratio():
     cells = evaluate(Number("", OURS, paper=3.0, exact=True), [run(a=scenario(1.5))])
-    assert (cells.paper, cells.ours, cells.ratio) == ("3", "1.5", "0.5 of the paper")
+    assert (cells.paper, cells.ours, cells.ratio) == ("3", "1.5", "0.50 of the paper")
 
 
 def test_what_never_came_is_told_and_does_not_count_as_a_number():

@@ -14,6 +14,7 @@ from swarmlab.errors import BadInput
 Runs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]  # run.json and summary.json of each
 Found = dict[tuple[str, ...], Any]  # run id and place in the summary, to the value there
 MISSING = "-"
+FINE = 0.1  # ratios from here on are written to hundredths
 
 
 @dataclass(frozen=True)
@@ -230,10 +231,10 @@ def _ratios(ours: Found, theirs: Found, number: Number, arm: str, runs: Runs) ->
         mine_each, theirs_each = (_by_repeat(runs, path) for path in (number.ours, number.against or ANY))
         populations = paired_ratio(mine_each, theirs_each)
         found.append((populations or paired_ratio(mine, other, "median"), arm))
-    form = ".2g"
-    words = [
-        f"{format(ratio.value, form) if number.exact and ratio.n == 1 else ratio.words(form)} of {whose}"
-        for ratio, whose in found
-        if ratio is not None
-    ]
+    words = [f"{_ratio(ratio, number)} of {whose}" for ratio, whose in found if ratio is not None]
     return "; ".join(words) or MISSING
+
+
+def _ratio(ratio: Estimate, number: Number) -> str:
+    form = ".2f" if ratio.value >= FINE else ".2g"  # near 1 two significant digits would tell nothing
+    return format(ratio.value, form) if number.exact and ratio.n == 1 else ratio.words(form)
