@@ -13,7 +13,7 @@ from swarmlab.record.load import DamagedRun, Run, load_run, read_json, write_tab
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 PRIVATE = ("argv", "pid")
 PLACES = (
@@ -43,6 +43,18 @@ class Published:
         """``run.json`` and ``summary.json`` of all, the shown one first."""
         return [(self.run.info, self.run.summary() or {}), *self.repeats]
 
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What whoever publishes should know of runs that are marked in the table of runs, one line each."""
+        for info, summary in self.runs:
+            git = info.get("git") or {}
+            if summary.get("verdict") != "holds":
+                yield f"{info['id']} does not hold: it is published with its verdict, {summary.get('verdict')}"
+            if git.get("commit") is None:
+                yield f"{info['id']} was made outside git: it is published without its commit"
+            elif git.get("dirty"):
+                yield f"{info['id']} was made with uncommitted changes: its commit is published with a + behind it"
+
 
 def write_published(run: Run, results: Path, kinds: Sequence[str], name: str | None = None) -> Path:
     """Keep a judged run as the one to show, in ``<results>/tables/<name>/``; repeats of another run are dropped.
@@ -67,11 +79,30 @@ def check_repeat(run: Run, of: Run) -> None:
     :raises BadInput: if it is no repeat of the other run, not complete or was not judged
     """
     _judged(run)
-    if of.info["exp"] != run.info["exp"] or of.info["id"] == run.info["id"]:
-        raise BadInput("run_dir", str(run.path), f"another run of {of.info['exp']}")
+    if of.info["exp"] != run.info["exp"]:
+        allowed = f"another run of {of.info['exp']}, as the first one is; this one is of {run.info['exp']}"
+        raise BadInput("run_dir", str(run.path), allowed)
+    if of.info["id"] == run.info["id"]:
+        raise _given_twice(run)
     swarm = (of.info.get("compared_with") or {}).get("id")
     if swarm is not None and (run.info.get("compared_with") or {}).get("id") == swarm:
         raise BadInput("run_dir", str(run.path), f"a comparison with another real run than {swarm}")
+
+
+def check_repeats(runs: Sequence[Run], of: Run) -> None:
+    """
+    :raises BadInput: if one is no repeat of the other run, as :func:`check_repeat`, or they are not all different
+    """
+    seen: set[str] = set()
+    for run in runs:
+        check_repeat(run, of)
+        if run.info["id"] in seen:
+            raise _given_twice(run)
+        seen.add(run.info["id"])
+
+
+def _given_twice(run: Run) -> BadInput:
+    return BadInput("run_dir", str(run.path), f"each run once; {run.info['id']} is given twice")
 
 
 def write_repeat(run: Run, target: Path) -> Path:
@@ -98,6 +129,21 @@ def read_published(results: Path) -> Iterator[Published]:
         except (KeyError, TypeError) as error:
             raise DamagedRun(f"{path.parent.name}/repeats: a file without {error}") from error
         yield Published(path.parent.name, load_run(path.parent), repeats)
+
+
+def most_alike(run: Run, published: Iterable[Published]) -> Published | None:
+    """What is published of the run's experiment, and was asked for most like it, up to folders and the seed: an
+    experiment can be published several times, with other settings. None if it is not published."""
+
+    def asked_for(info: dict[str, Any]) -> set[str]:
+        return {one for one in public_info(info)["overrides"] if not one.startswith("seed=")}
+
+    def farness(other: Published) -> tuple[int, int]:
+        mine, theirs = asked_for(run.info), asked_for(other.run.info)
+        return len(mine ^ theirs), -len(mine & theirs)
+
+    kinds = [one for one in published if one.run.info["exp"] == run.info["exp"]]
+    return min(kinds, key=farness, default=None)
 
 
 def newest_run(results: Path) -> Path | None:
@@ -133,12 +179,12 @@ def public_info(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _judged(run: Run) -> dict[str, Any]:
-    summary = run.summary()
-    # what is published has not all that was recorded, and publishing it again could overwrite it with less
-    if summary is None or run.info.get("status") != "complete" or not run.is_raw:
+    if not run.is_raw:  # publishing it again could overwrite it with less
+        raise BadInput("run_dir", str(run.path), "a run's own folder, with all that was recorded")
+    if (status := run.info.get("status")) != "complete":
+        raise BadInput("run_dir", str(run.path), f"a complete run; this one is {status}")
+    if (summary := run.summary()) is None:
         raise BadInput(
-            "run_dir",
-            str(run.path),
-            "the own folder of a complete run that was judged: python -m swarmlab.check RUN_DIR",
+            "run_dir", str(run.path), f"a run that was judged: python -m swarmlab.check {run.path}"
         )
     return summary

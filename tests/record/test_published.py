@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from swarmlab.record.load import Run
+from swarmlab.record.published import Published, most_alike
+
+
+def run(tmp_path, exp, *overrides):
+    return Run(tmp_path, {"exp": exp, "overrides": [f"+exp={exp}", *overrides]}, {})
+
+
+@pytest.fixture
+def published(tmp_path):
+    kinds = {
+        "failover": run(tmp_path, "failover"),
+        "failover_all": run(tmp_path, "failover", "scenarios=all", "arms=[petals,swarmlab]"),
+        "failover_smollm2": run(tmp_path, "failover", "model=smollm2", "seed=4"),
+        "scale": run(tmp_path, "scale", "model=smollm2"),
+    }
+    return [Published(name, one, ()) for name, one in kinds.items()]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["model=tiny_llama", "results_dir=/tmp/x", "seed=9"], "failover"),
+        (["scenarios=all"], "failover_all"),
+        (["model=smollm2", "seed=0"], "failover_smollm2"),
+    ],
+)
+def test_a_run_is_set_beside_what_was_asked_for_like_it(tmp_path, published, overrides, name):
+    found = most_alike(run(tmp_path, "failover", *overrides), published)
+    assert found is not None
+    assert found.name == name
+
+
+def test_what_is_not_published_has_nothing_beside_it(tmp_path, published):
+    assert most_alike(run(tmp_path, "churn"), published) is None
