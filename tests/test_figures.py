@@ -113,9 +113,53 @@ def test_repeats_are_kept_as_numbers_and_a_name_of_its_own(run_path, tmp_path):
     assert "second" in (results / "README.md").read_text()
 
 
-def test_a_run_is_no_repeat_of_itself_nor_of_another_experiment(run_path, tmp_path):
-    with pytest.raises(BadInput, match="another run of failover"):
-        publish([run_path, run_path], tmp_path / "results")
+def changed(path, target, **fields):
+    """A copy of a run folder with other fields in its run.json."""
+    shutil.copytree(path, target)
+    info = json.loads((target / "run.json").read_text())
+    (target / "run.json").write_text(json.dumps({**info, **fields}))
+    return target
+
+
+@pytest.mark.parametrize("again", ["shown", "repeat"])
+def test_a_run_that_is_given_twice_is_refused(run_path, tmp_path, again, capsys):
+    second = changed(run_path, tmp_path / "second", id="second")
+    third = changed(second if again == "repeat" else run_path, tmp_path / "third")
+    results = tmp_path / "published"
+    assert main([*map(str, (run_path, second, third)), "--publish", "--results", str(results)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{third}" in said
+    assert f"each run once; {json.loads((third / 'run.json').read_text())['id']} is given twice" in said
+    assert not results.exists()
+
+
+def test_a_run_of_another_experiment_is_no_repeat(run_path, tmp_path):
+    other = changed(run_path, tmp_path / "other", id="second", exp="failover_soak")
+    with pytest.raises(BadInput, match=r"another run of failover, .*; this one is of failover_soak"):
+        publish([run_path, other], tmp_path / "results")
+
+
+def test_what_does_not_hold_or_had_uncommitted_changes_is_published_with_a_mark(run_path, tmp_path, capsys):
+    git = {"commit": "0123456789", "dirty": True}
+    changes = changed(run_path, tmp_path / "changes", id="changes", git=git)
+    fails = changed(run_path, tmp_path / "fails", id="fails", git={**git, "dirty": False})
+    summary = json.loads((fails / "summary.json").read_text())
+    (changes / "summary.json").write_text(json.dumps({**summary, "verdict": "holds"}))
+    (fails / "summary.json").write_text(json.dumps({**summary, "verdict": "fails"}))
+    results = tmp_path / "published"
+    assert main([str(changes), str(fails), "--publish", "--results", str(results)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "swarmlab: changes was made with uncommitted changes: its commit is published with a + behind it",
+        "swarmlab: fails does not hold: it is published with its verdict, fails",
+    ]
+    rows = [
+        line.split("|")
+        for line in (results / "README.md").read_text().splitlines()
+        if "/summary.json" in line
+    ]
+    shown = [(row[6].strip(), row[4].strip(), row[8].strip()) for row in rows]
+    assert shown == [("changes", "holds", "0123456+"), ("fails", "fails", "0123456")]
 
 
 def test_what_is_published_is_not_published_over_itself(run_path, tmp_path, capsys):
@@ -132,7 +176,7 @@ def test_nothing_is_written_if_one_of_several_cannot_be_published(run_path, tmp_
     other = tmp_path / "other"
     shutil.copytree(run_path, other)
     (other / "summary.json").unlink()
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match="a run that was judged"):
         publish([run_path, other], tmp_path / "results")
     assert not (tmp_path / "results" / "tables").exists()
 
@@ -163,7 +207,7 @@ def test_simulations_of_one_real_run_are_no_repeats_of_each_other(run_path, tmp_
 def test_a_run_that_did_not_complete_is_not_published(run_path, tmp_path):
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
-    with pytest.raises(BadInput, match="complete"):
+    with pytest.raises(BadInput, match="a complete run; this one is interrupted"):
         publish([run_path], tmp_path / "results")
 
 

@@ -14,7 +14,7 @@ from swarmlab.judges.drawing import drawing_judge, figures_of, figures_of_publis
 from swarmlab.record.load import DamagedRun, Run, load_run
 from swarmlab.record.published import (
     Published,
-    check_repeat,
+    check_repeats,
     read_published,
     write_published,
     write_repeat,
@@ -49,11 +49,10 @@ def publish(run_dirs: Sequence[Path | str], results: Path = RESULTS, name: str |
 
     :param run_dirs: the run to show, and repeats of it
     :param name: None means the experiment's
-    :raises BadInput: if one is no judged and complete run, or they are of different experiments
+    :raises BadInput: if one is no judged and complete run, is given twice, or they are of different experiments
     """
     first, *others = [_load(path) for path in run_dirs]
-    for other in others:  # before anything is written
-        check_repeat(other, first)
+    check_repeats(others, first)  # before anything is written
     target = write_published(first, results, drawing_judge(first).FIGURE_KINDS, name)
     for other in others:
         write_repeat(other, target)
@@ -115,6 +114,9 @@ def _wanted(options: argparse.Namespace) -> Iterator[Path]:
         yield from rebuild(results)
     elif options.publish:
         folder = publish([_run_folder(source, results) for source in options.sources], results, options.name)
+        for one in read_published(results):
+            for remark in one.remarks if one.name == folder.name else ():
+                sys.stderr.write(f"swarmlab: {remark}\n")
         yield from rebuild(results, [folder.name])
     else:
         published = {one.name: one for one in read_published(results)}
