@@ -12,7 +12,7 @@ from swarmlab.channel import ChannelClosed
 from swarmlab.errors import SwarmFailed
 from swarmlab.faults.lifecycle import FaultFailed
 from swarmlab.faults.schedule import Fault, FaultSpec
-from swarmlab.scenarios import failover_arm
+from swarmlab.scenarios import failover_faults
 from swarmlab.scenarios.failover_arm import CHAIN_ATTEMPTS, ArmRun
 from swarmlab.scenarios.failover_files import Scenario, Workload
 from swarmlab.types import Span
@@ -141,7 +141,7 @@ class FakeFault:
 def faults(monkeypatch):
     """No real process is touched; tests set which stages fail."""
     fake = type("Fault", (FakeFault,), {})
-    monkeypatch.setattr(failover_arm, "ProcessFault", fake)
+    monkeypatch.setattr(failover_faults, "ProcessFault", fake)
     return fake
 
 

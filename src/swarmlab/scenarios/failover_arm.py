@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,10 +10,9 @@ from typing import Any
 
 from swarmlab.channel import ChannelClosed, Message
 from swarmlab.errors import SwarmFailed
-from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
-from swarmlab.faults.process import ProcessFault
-from swarmlab.faults.schedule import KILLED, SPARE, Fault, FaultSpec, Role, due, resolve
+from swarmlab.faults.schedule import FaultSpec, due
 from swarmlab.record.writer import HistoryWriter
+from swarmlab.scenarios.failover_faults import ArmFaults
 from swarmlab.scenarios.failover_files import Scenario
 from swarmlab.swarm.deploy import Swarm
 from swarmlab.swarm.ready import wait_for
@@ -45,15 +43,17 @@ class ArmRun:
     args: dict[str, Any]
     deadline_s: float
     _held: list[tuple[str, float, dict[str, Any]]] | None = field(default=None, init=False)
-    _fallen: list[str] = field(default_factory=list, init=False)
-    _timers: list[threading.Timer] = field(default_factory=list, init=False)
-    _faults: list[Lifecycle] = field(default_factory=list, init=False)
+    _faults: ArmFaults = field(init=False)
     _tokens: int = field(default=0, init=False)
     _retries: int = field(default=0, init=False)
     _error: str | None = field(default=None, init=False)
     _text: list[str] | None = field(default=None, init=False)
     _extra: dict[str, Any] = field(default_factory=dict, init=False)
     _seen_broken_input_cache: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        about = f"{self.scenario.name} / {self.arm}"
+        self._faults = ArmFaults(self.swarm, about, lambda **row: self._write("faults", **row))
 
     def run(self) -> tuple[str, str]:
         """
@@ -94,12 +94,12 @@ class ArmRun:
         except (ChannelClosed, TimeoutError) as error:
             end, self._error = End.LOST, f"the client process did not start: {error}"
         except BaseException:
-            self._faults.clear()  # whoever ends the run tears the swarm down: nothing is left to heal
+            self._faults.abandon()
             raise
         finally:
             self.swarm.kill_child(child)
             child.close()
-            self._heal()
+            self._faults.heal()
         self._release()
         outcome = self._outcome(end)
         self._write(
@@ -191,94 +191,12 @@ class ArmRun:
     def _at_fault_point(self, message: Message) -> None:
         """The client waits: do what is due here to the servers it really uses."""
         chain = self._names(message["chain"])
-        if self.scenario.chain and not self._faults and tuple(chain) != self.scenario.chain:
+        if self.scenario.chain and not self._faults.has_begun and tuple(chain) != self.scenario.chain:
             raise WrongChain(f"the client uses {', '.join(chain)}, not {', '.join(self.scenario.chain)}")
         self._release()
         here = {"token": message["token"], "at_span": message["span"], "request": message["request"]}
         for spec in due(self._specs, **here):
-            target = self._target(spec, chain, is_place=message["span"] is not None)
-            if spec.fault in (Fault.KILL, Fault.STOP, Fault.CUT, Fault.LEAVE, Fault.MOVE):
-                self._fallen.append(target)
-            if spec.after_s is None:
-                self._inject(spec, target)
-            else:  # the client goes on and meets the fault, or its end, in its own time
-                timer = threading.Timer(spec.after_s, self._inject, (spec, target))
-                self._timers.append(timer)
-                timer.start()
-
-    def _target(self, spec: FaultSpec, chain: Sequence[str], *, is_place: bool) -> str:
-        """
-        :param is_place: ``chain`` is only the one server about to be asked, so that a role means that one
-        """
-        if spec.target == KILLED:
-            return self._fallen[-1]
-        if spec.target == SPARE:
-            return self._spare(chain)
-        return chain[0] if is_place and spec.target in list(Role) else self._resolve(spec.target, chain)
-
-    def _spare(self, chain: Sequence[str]) -> str:
-        wanted = self.swarm.servers[chain[-1]].span
-        for name, server in self.swarm.servers.items():
-            free = name not in chain and name not in self._fallen
-            if free and server.span is not None and wanted is not None and server.span.covers(wanted):
-                return name
-        raise SwarmFailed(f"{self.scenario.name}: nobody else holds blocks {wanted}")
-
-    def _resolve(self, target: str, chain: Sequence[str]) -> str:
-        try:
-            return resolve(target, chain)
-        except ValueError as error:
-            raise SwarmFailed(f"{self.scenario.name} / {self.arm}: {error}") from None
-
-    def _inject(self, spec: FaultSpec, target: str) -> None:
-        server = self.swarm.servers[target]
-        span = server.span
-        about = {
-            "fault": spec.fault.value,
-            "target": target,
-            "peer": server.peer_id,
-            "span_start": span.start if span else None,
-            "span_end": span.end if span else None,
-            "at_token": spec.before_token,
-        }
-        fault = ProcessFault(
-            spec.fault,
-            target,
-            self.swarm,
-            lambda: self.swarm.servers[target].pgid,
-            seconds=spec.seconds,
-            to=spec.to,
-        )
-        lifecycle = Lifecycle(fault, lambda row: self._write("faults", **row), about)
-        self._faults.append(lifecycle)
-        try:
-            lifecycle.setup()
-            lifecycle.inject()
-            lifecycle.confirm()
-        except FaultFailed:
-            pass  # recorded; the judge will not call this run a pass
-
-    def _heal(self) -> None:
-        """Make the swarm whole again, last fault first.
-
-        :raises SwarmFailed: if a server stays broken
-        """
-        for timer in self._timers:
-            timer.cancel()
-            timer.join()
-        broken: list[str] = []
-        while self._faults:
-            lifecycle = self._faults.pop()
-            with suppress(FaultFailed):  # recorded, and cleanup tries again
-                if lifecycle.failure is None:
-                    lifecycle.heal()
-            try:
-                lifecycle.cleanup()
-            except FaultFailed as error:
-                broken.append(str(error))
-        if broken:
-            about = f"{self.scenario.name} / {self.arm}"
-            raise SwarmFailed(f"{about}: the swarm is not whole again: {'; '.join(broken)}")
+            self._faults.begin(spec, chain, is_place=message["span"] is not None)
 
     def _names(self, chain: Sequence[Mapping[str, Any]]) -> list[str]:
         """Names of the servers that a client says it uses."""
