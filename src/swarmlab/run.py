@@ -40,13 +40,6 @@ from swarmlab.scenarios.registry import build
 from swarmlab.settings import RunSettings
 
 EXIT_FAILED = 1
-MULTIRUN = {"-m", "--multirun"}
-SHOWN = ("job", "hydra", "all")
-# of Hydra's options those that make sense here, and what a value of theirs can be
-OPTIONS: dict[str, Sequence[str] | None] = {
-    "-m": None, "--multirun": None, "--help": None, "-h": None, "--hydra-help": None, "--version": None,
-    "--cfg": SHOWN, "-c": SHOWN, "--resolve": None,
-}  # fmt: skip
 WORST_LAST = (0, 3, EXIT_BAD_INPUT, EXIT_FAILED)  # of several runs the worst decides
 
 
@@ -164,11 +157,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = run_settings.spelled_out(sys.argv[1:])
     # Hydra wants its flag before the overrides
-    sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in MULTIRUN)
+    sys.argv[1:] = sorted(arguments, key=lambda argument: argument not in run_settings.MULTIRUN)
     run_settings.register()
     try:
-        jobs = _check_command_line(sys.argv[1:])
-        is_multirun = jobs and not MULTIRUN.isdisjoint(sys.argv)
+        jobs = run_settings.check_command_line(sys.argv[1:])
+        is_multirun = jobs and not run_settings.MULTIRUN.isdisjoint(sys.argv)
         sys.exit(_run_jobs(jobs[0].results_dir) if is_multirun else _run_job())
     except BadInput as error:
         sys.exit(refuse(error))
@@ -227,43 +220,6 @@ def _do(config: DictConfig, argv: Sequence[str]) -> tuple[int, str | None]:
     except BadInput as error:
         code = refuse(error)
     return code, str(folders[0].resolve()) if folders else None
-
-
-def _check_command_line(arguments: Sequence[str]) -> list[RunSettings]:
-    """
-    :returns: the settings of each job; none if Hydra is asked for something else
-    :raises BadInput: for the first job that cannot work, before any is run
-    """
-    options, overrides = _split(arguments)
-    if not options:
-        return [run_settings.load(overrides)[0]]
-    if options <= MULTIRUN:
-        return [run_settings.load(combination)[0] for combination in run_settings.combinations(overrides)]
-    if any(override.startswith("+exp=") for override in overrides):
-        run_settings.load(overrides)
-    return []  # other options, such as --help and --cfg, start nothing and are Hydra's own business
-
-
-def _split(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Options without their values, and overrides.
-
-    :raises BadInput: for an option that there is not, or one that lacks its value
-    """
-    options: set[str] = set()
-    overrides: list[str] = []
-    left = iter(arguments)
-    for argument in left:
-        if not argument.startswith("-"):
-            overrides.append(argument)
-            continue
-        name, given, value = argument.partition("=")
-        if name not in OPTIONS:
-            raise BadInput("command line", argument, f"settings as name=value, and {', '.join(OPTIONS)}")
-        choices = OPTIONS[name]
-        if choices is not None and (value if given else next(left, None)) not in choices:
-            raise BadInput("command line", argument, f"{name} {' or '.join(choices)}")
-        options.add(name)
-    return options, overrides
 
 
 if __name__ == "__main__":
