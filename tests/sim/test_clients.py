@@ -88,6 +88,41 @@ def test_a_session_ends_after_its_patience():
     assert {row["clients_seeking"] for row in rows(history, "delivered")} == {2}
 
 
+PATIENT = replace(TWO, patience_s=1000.0)
+WAITS = ("detect_s", "reroute_s", "connect_s", "replay_s")
+
+
+def test_a_stall_that_goes_on_at_the_end_counts_as_far_as_it_has_come():
+    history = asked([whole("a", end_s=3.0)], PATIENT, duration_s=200.0)
+    assert not rows(history, "sessions"), "both of them wait"
+    stalls = rows(history, "failovers")
+    assert [row["cut_off"] for row in stalls] == [True, True]
+    for row in stalls:
+        assert (row["t"], row["completed"], row["tokens_replayed"]) == (200.0, False, 0)
+        assert row["total_s"] == 197.0
+        assert sum(row[name] for name in WAITS) == pytest.approx(197.0), (
+            "the wait in which it ends counts, too"
+        )
+
+
+def test_one_that_is_cut_off_while_it_replays():
+    history = asked([whole("a", end_s=3.0), whole("b")], duration_s=3.0 + 2.0 + OPEN_S + 0.5)
+    for row in rows(history, "failovers"):
+        assert row["cut_off"]
+        assert (row["replay_s"], row["total_s"]) == (pytest.approx(0.5), pytest.approx(2.7))
+    assert not any(
+        row["cut_off"] for row in rows(asked([whole("a", end_s=3.0), whole("b")]), "failovers")[:2]
+    )
+
+
+def test_sessions_that_wait_for_their_first_servers_at_the_end():
+    history = asked([member("b", 4, 50.0, 190.0)], PATIENT, duration_s=200.0)
+    assert [(row["cut_off"], row["total_s"], row["reroute_s"]) for row in rows(history, "openings")] == [
+        (True, 200.0, 200.0)
+    ] * 2
+    assert not rows(asked([whole("a")], duration_s=OPEN_S / 2), "openings"), "it opens without trouble"
+
+
 def test_a_session_waits_for_somebody_to_serve():
     # b loads from 10 s to 50 s
     patient = replace(TWO, patience_s=100.0)

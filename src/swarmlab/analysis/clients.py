@@ -37,7 +37,8 @@ def measure_clients(
     """Scenario to arm to what its clients got in each population, a row with ``repeat`` for each.
 
     A stall is a time in which a session could not go on: it had lost a server, or a new one did not find or reach its
-    servers at once. What ends before the warm-up is over does not count.
+    servers at once. What ends before the warm-up is over does not count; one that goes on when the simulation ends
+    counts as far as it has come (``cut_off``), so it takes at least so long.
 
     :returns: nothing of scenarios without clients
     """

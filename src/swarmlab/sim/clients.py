@@ -43,6 +43,11 @@ class Traffic:
             self.world.env.process(client.run())
         self.world.env.process(self._sample())
 
+    def end(self) -> None:
+        """The simulation is over: what clients wait for at that moment counts, too."""
+        for client in self.clients:
+            client.cut_off()
+
     def hold(self, session: Session, hop: Hop) -> None:
         """The session has attention caches there; it is told if the server stops serving them."""
         self._held.setdefault(hop.peer_id, {})[session, hop] = None
@@ -110,6 +115,10 @@ class Client:
         if self._known is None or self.traffic.world.now_s - self._known.view.seen_at_s >= max(age_s, 1e-9):
             self._known = self.traffic.routes.read()
         return self._known
+
+    def cut_off(self) -> None:
+        if self._session is not None:
+            self._session.cut_off()
 
     def run(self) -> ProcessGenerator:
         """One session after another, from some moment within the warm-up on."""

@@ -130,7 +130,10 @@ def play(
     world.env.process(world.sample())
     if absence is not None:
         world.env.process(absence.run())
-    if settings.clients.n_clients:
-        Traffic(world, members).begin()
+    traffic = Traffic(world, members) if settings.clients.n_clients else None
+    if traffic is not None:
+        traffic.begin()
     world.env.run(until=settings.duration_s)
+    if traffic is not None:
+        traffic.end()
     return world.history

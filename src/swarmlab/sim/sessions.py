@@ -39,6 +39,7 @@ class Session:
         self._lost: list[tuple[Hop, float]] = []
         self._pass: Pass | None = None
         self._passed_tokens = 0
+        self._stall: tuple[str, Stall] | None = None
         self.seeks = False
 
     @property
@@ -82,13 +83,20 @@ class Session:
         if self._pass is not None and hop in self._pass.hops:
             self._pass.stop()
 
+    def cut_off(self) -> None:
+        """The simulation is over: a stall that goes on is written down as far as it has come."""
+        if self._stall is not None:
+            self._stall[1].cut_off(self._world.now_s)
+            self._write_stall(done=False, cut_off=True)
+
     def _complete(self, kind: str) -> ProcessGenerator:
         """Find servers for all blocks that have none and feed them the history: of a new session its prompt.
 
         :param kind: of the row about it; openings without trouble leave none
         :returns: False if that took more than the client's patience
         """
-        world, stall = self._world, Stall(self._world.now_s)
+        stall = Stall(self._world.now_s)
+        self._stall = kind, stall
         deadline_s = stall.began_s + self._settings.patience_s
         position = self._settings.prompt_tokens + self._passed_tokens
         done = False
@@ -102,13 +110,26 @@ class Session:
                 yield from self._feed(position, stall)
             else:
                 done = True
-        if kind != "openings" or stall.in_trouble or not done:
-            replayed = position if done else 0
-            world.log(
-                kind, **self._who(), token=self._passed_tokens, tokens_replayed=replayed, completed=done,
-                **stall.row(world.now_s),
-            )  # fmt: skip
+        self._write_stall(done=done)
         return done
+
+    def _write_stall(self, *, done: bool, cut_off: bool = False) -> None:
+        """
+        :param cut_off: whether it went on at the end of the simulation, so that it takes at least what is written
+        """
+        assert self._stall is not None
+        (kind, stall), self._stall = self._stall, None
+        if kind == "openings" and not stall.in_trouble and (done or cut_off):
+            return
+        self._world.log(
+            kind,
+            **self._who(),
+            token=self._passed_tokens,
+            tokens_replayed=self._settings.prompt_tokens + self._passed_tokens if done else 0,
+            completed=done,
+            cut_off=cut_off,
+            **stall.row(self._world.now_s),
+        )
 
     def _notice(self, stall: Stall) -> ProcessGenerator:
         # Servers lost at the same time are noticed at the same time.
@@ -195,12 +216,14 @@ class Session:
 
     def _feed(self, position: int, stall: Stall) -> ProcessGenerator:
         began_s = self._world.now_s
+        stall.waits = "replay_s", began_s
         hops = tuple(self._unfed)
         if (yield from self._go(hops, position, feeds=True)):
             self._unfed = [hop for hop in self._unfed if hop not in hops]
             for hop in hops:
                 self._blame.praise(hop.peer_id, began_s)
         stall.waited_s["replay_s"] += self._world.now_s - began_s
+        stall.waits = None
 
     def _go(self, hops: tuple[Hop, ...], tokens: int, *, feeds: bool) -> ProcessGenerator:
         """
@@ -219,8 +242,10 @@ class Session:
         self._blame.failed(attempt, self._world.now_s, self._client.view)
 
     def _wait(self, stall: Stall, what: str, seconds: float) -> ProcessGenerator:
+        stall.waits = what, self._world.now_s
         yield self._world.env.timeout(seconds)
         stall.waited_s[what] += seconds
+        stall.waits = None
 
     @property
     def _length(self) -> int:

@@ -45,10 +45,13 @@ def run_world(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: 
     for index, member in enumerate(members):
         world.env.process(ServerLife(world, member, index).run())
     world.env.process(world.sample())
-    if settings.clients.n_clients:
-        Traffic(world, members).begin()
+    traffic = Traffic(world, members) if settings.clients.n_clients else None
+    if traffic is not None:
+        traffic.begin()
     with _garbage_rarely():
         world.env.run(until=settings.duration_s)
+    if traffic is not None:
+        traffic.end()
     return world
 
 

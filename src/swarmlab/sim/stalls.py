@@ -22,6 +22,7 @@ class Stall:
     :param waited_s: seconds by what it waited for
     :param requests: connections that were tried
     :param failed: hops that were lost or could not be used; ``taken`` those that took over
+    :param waits: what it waits for now, and since when
     """
 
     began_s: float
@@ -29,6 +30,7 @@ class Stall:
     requests: int = 0
     failed: list[dict[str, Any]] = field(default_factory=list)
     taken: list[dict[str, Any]] = field(default_factory=list)
+    waits: tuple[str, float] | None = None
 
     @property
     def in_trouble(self) -> bool:
@@ -40,6 +42,13 @@ class Stall:
 
     def take(self, hop: Hop) -> None:
         self.taken.append(_where(hop))
+
+    def cut_off(self, now_s: float) -> None:
+        """It goes on, but nobody will see its end: what it waits for counts up to now."""
+        if self.waits is not None:
+            what, since_s = self.waits
+            self.waited_s[what] += now_s - since_s
+            self.waits = None
 
     def row(self, now_s: float) -> dict[str, Any]:
         """Columns of ``failovers``, as of a real session."""
