@@ -162,6 +162,15 @@ def test_what_arms_come_to_over_other_scenarios_is_no_repeat():
     assert repeats_figure(runs, arms_panels(runs, {"s": "seconds"}), "title") is None
 
 
+def test_panels_with_a_common_axis_all_show_the_farthest_value():
+    runs = repeats(9.0, 9.5)
+    for _, summary in runs:
+        summary["scenarios"]["near"] = {"swarmlab": {"s": 1.0}}
+    figure = of_scenarios(runs)
+    assert figure is not None
+    assert all(axes.get_xlim()[1] > 9.5 for axes in figure.axes)
+
+
 def test_nothing_but_zeros_gets_an_axis_from_zero():
     runs = [arms_of(number, {"petals": {"s": 0.0}}) for number in (0, 1)]
     figure = repeats_figure(runs, arms_panels(runs, {"s": "seconds"}), "title")

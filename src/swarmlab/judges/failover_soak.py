@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis import soak
 from swarmlab.analysis.checks import Finding, Verdict, assume, expect, guard
+from swarmlab.analysis.plots.repeats import arms_panels, repeats_figure
 from swarmlab.analysis.plots.soak import soak_figure
 from swarmlab.analysis.soak_table import soak_table
 from swarmlab.errors import BadInput
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from swarmlab.analysis.claim_numbers import Runs
+
 FIGURE_KINDS = ("steps", "faults", "failovers", "openings", "sessions")
 SCENARIO = "soak"
+REPEATED = {
+    "tokens_wrong": "wrong tokens",
+    "failures_survived": "servers lost under sessions that went on",
+    "stall_s_p50": "median stall after a loss, s",
+    "all_stall_s_p99": "99 % of all stalls are within, s",
+    "all_stall_s_max": "longest of all stalls, s",
+    "false_alarms_per_1000_steps": "false alarms per 1,000 steps",
+}
 
 
 def measure(run: Run, expected: dict[str, Any]) -> Measured:
@@ -73,6 +84,11 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     """The figure of a judged run, of matplotlib."""
     evidence = soak.Evidence({kind: run.history(kind) for kind in FIGURE_KINDS})
     return soak_figure(evidence, summary["arms"], run.info)
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """What an arm came to, run after run."""
+    return repeats_figure(runs, arms_panels(runs, REPEATED), "Minutes of failures at random, run after run")
 
 
 def _judge_arm(arm: str, measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.plots.recovery_speed import recovery_speed_figure
+from swarmlab.analysis.plots.repeats import repeats_figure, scenario_panels
 from swarmlab.analysis.recovery_speed import Record
 from swarmlab.analysis.recovery_speed import measure as measure_recovery_speed
 from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from swarmlab.analysis.checks import Finding
+    from swarmlab.analysis.claim_numbers import Runs
 
 FIGURE_KINDS = ("faults", "failovers", "floors", "outcomes")
 
@@ -50,3 +52,11 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     """The figure of a judged run, of matplotlib."""
     record = Record({kind: run.history(kind) for kind in FIGURE_KINDS})
     return recovery_speed_figure(record, summary["scenarios"], run.info)
+
+
+def draw_repeats(runs: Runs) -> Any:
+    """The median recovery of each cell beside its floor, run after run."""
+    return repeats_figure(
+        runs, scenario_panels(runs, "recovery_over_floor"), "Recovery beside its floor, run after run",
+        words="recovery / floor (one connection and one prefill without a failure), median of a run's repeats",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import rc_context, ticker
 from matplotlib.figure import Figure
 
-from swarmlab.analysis.claim_numbers import over_the_same_scenarios
+from swarmlab.analysis.claim_numbers import Runs, over_the_same_scenarios
 from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption
 from swarmlab.analysis.stats import estimate, finite
 from swarmlab.analysis.style import style_of
@@ -17,7 +17,6 @@ from swarmlab.analysis.style import style_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Runs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]  # run.json and summary.json of each
 LEAST = 2  # runs with a panel's metric, for it to be drawn
 
 
@@ -92,7 +91,8 @@ def repeats_figure(
         grid = figure.subplots(rows, columns, squeeze=False, sharex=not own).ravel()
         for axes, panel in zip(grid, shown, strict=False):
             _draw(axes, panel, names or {})
-            _limit(axes, panel, log=log)
+            # panels that share an axis show the farthest value of any of them
+            _limit(axes, [panel] if own else shown, log=log)
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
         figure.supxlabel(words, fontsize=LOOK["font.size"])
@@ -133,12 +133,12 @@ def _draw_arm(axes: Axes, line: int, measured: list[float | None], arm: str) -> 
         axes.annotate(f"never in {missing}", (found.value, line), xytext=(6, 4), textcoords="offset points")
 
 
-def _limit(axes: Axes, panel: Panel, *, log: bool) -> None:
+def _limit(axes: Axes, panels: Sequence[Panel], *, log: bool) -> None:
     if log:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         return
-    known = finite(value for of in panel.measured for value in of.values())
+    known = finite(value for panel in panels for of in panel.measured for value in of.values())
     if min(known, default=0.0) < 0:
         axes.axvline(0, color="0.3", linewidth=0.8)
     else:
