@@ -20,15 +20,15 @@ from tests.analysis.histories import History
 
 CONFIG = {
     "seed": 1, "results_dir": "/home/somebody/results", "model": {"name": "tiny_llama", "path": "/home/somebody/model"},
-    "cluster": {"address": None},
+    "cluster": {"address": None, "public_ip": "8.8.8.8"},
 }  # fmt: skip
 
 
 @pytest.fixture
 def run_path(tmp_path):
     run_dir = RunDir.create(
-        tmp_path / "results" / "runs", "failover", config=CONFIG, argv=["/home/somebody/run.py"], overrides=["seed=1"],
-        seed=1, world="real", arms=[], model={"id": "tiny_llama"},
+        tmp_path / "results" / "runs", "failover", config=CONFIG, argv=["/home/somebody/run.py"],
+        overrides=["seed=1", "cluster.public_ip=8.8.8.8"], seed=1, world="real", arms=[], model={"id": "tiny_llama"},
     )  # fmt: skip
     History().controls().arm("swarmlab", failover_row=True).save(run_dir.path)
     run_dir.finish("complete")

@@ -61,5 +61,22 @@ def test_addresses_of_a_swarm_on_one_machine_are_its_own():
     with pytest.raises(BadInput, match="an address of this machine: ") as refused:
         check_server_argv(elsewhere, "swarm.argv", here=True)
     assert (refused.value.field, refused.value.value) == ("swarm.argv", "8.8.8.8")
+    assert refused.value.allowed.endswith("; behind NAT: cluster.public_ip=8.8.8.8 cluster.bind=node")
+    with pytest.raises(BadInput, match="an address of this machine: ") as refused:
+        check_server_argv(["--host_maddrs", "/ip4/8.8.8.8/tcp/1"], "swarm.argv", here=True)
+    assert "NAT" not in refused.value.allowed, "nobody listens at a router's address"
     for maddr in ("/ip4/0.0.0.0/tcp/0", "/ip4/127.0.0.2/tcp/1", "/ip6/::/tcp/0", "/dns4/here/tcp/1"):
         check_server_argv(["--host_maddrs", maddr], "swarm.argv", here=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "value", "remedy"),
+    [
+        (["--public_ip", "8.8.8.8", "--port", "31337"], "--public_ip 8.8.8.8", "cluster.public_ip=8.8.8.8"),
+        (["--port", "31337"], "--port 31337", "cluster.public_ip=ADDRESS"),
+    ],
+)
+def test_what_petals_takes_only_without_the_addresses_of_a_swarm_is_bad_input(argv, value, remedy):
+    with pytest.raises(BadInput, match=f"behind NAT: {remedy} cluster.bind=node") as refused:
+        check_server_argv(argv, "swarm.argv")
+    assert (refused.value.field, refused.value.value) == ("swarm.argv", value)

@@ -61,6 +61,11 @@ def test_a_server_with_a_gpu_starts_python_anew():
         ({"placement": "tight"}, "cpu", "cluster.placement"),
         ({"start": "later"}, "cpu", "cluster.start"),
         ({"bind": "everywhere"}, "cpu", "cluster.bind"),
+        ({"public_ip": "8.8.8.8"}, "cpu", "cluster.public_ip"),
+        ({"public_ip": "home.example.org", "bind": "node"}, "cpu", "cluster.public_ip"),
+        ({"public_ip": "127.0.0.2", "bind": "node"}, "cpu", "cluster.public_ip"),
+        ({"public_ip": "203.0.113.7", "bind": "node"}, "cpu", "cluster.public_ip"),
+        ({"public_ip": "8.8.8.8", "bind": "node", "kind": "ray"}, "cpu", "cluster.public_ip"),
         ({"nodes": 0}, "cpu", "cluster.nodes"),
         ({"kind": "ray", "nodes": 2}, "cpu", "cluster.nodes"),
         ({"gpus_per_node": -1}, "cpu", "cluster.gpus_per_node"),
@@ -84,6 +89,7 @@ def test_a_cluster_that_cannot_work_is_refused(settings, device, field):
 def test_clusters_that_can_work(bind):
     cluster.check(ClusterSettings(kind="ray", address="auto", nodes=3, gpus_per_node=2, bind=bind), "cuda")
     cluster.check(ClusterSettings(gpus=[0, 1]), "cuda")
+    cluster.check(ClusterSettings(bind="10.1.0.0/16", public_ip="8.8.8.8"), "cpu")
 
 
 def test_the_address_to_listen_on():

@@ -50,6 +50,18 @@ def test_one_that_joins_later_gets_the_next_gpu(spec):
     assert gpus_of(spec, host("0", "1"), 6)[-1] == {CUDA_VISIBLE: "1"}
 
 
+def test_behind_nat_it_is_announced_at_both_addresses_and_listens_at_its_machines(spec):
+    spec = replace(spec, cluster=ClusterSettings(bind="node", public_ip="8.8.8.8"))
+    handle = ServerHandle(spec.servers[0], "Q", 20000, Path("/tmp/there/s0.id"), Path("s0.log"), host(), {})
+    argv = server_argv(spec, handle, [])
+    at = argv.index("--announce_maddrs")
+    assert argv[at + 1 : at + 3] == ["/ip4/10.1.0.7/tcp/20000", "/ip4/8.8.8.8/tcp/20000"]
+    assert argv[at + 3].startswith("--")
+    at = argv.index("--host_maddrs")
+    assert argv[at + 1] == "/ip4/10.1.0.7/tcp/20000"
+    assert argv[at + 2].startswith("--")
+
+
 def test_a_server_listens_and_is_announced_at_its_machines_address(spec):
     handle = ServerHandle(spec.servers[0], "Q", 20000, Path("/tmp/there/s0.id"), Path("s0.log"), host(), {})
     argv = server_argv(spec, handle, ["/ip4/10.1.0.1/tcp/1/p2p/Q"])

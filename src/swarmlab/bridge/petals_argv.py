@@ -45,6 +45,16 @@ def check_server_argv(argv: Sequence[str], field: str, *, here: bool = False) ->
     for text in (*told, *(given.host_maddrs or ())):
         address = text.removeprefix("/ip4/").partition("/")[0]
         _check_address(address, field, listens=text not in told, here=here)
+    # petals takes neither beside the addresses that each server of a swarm gets, and would end at its start
+    for name, value in (("--public_ip", given.public_ip), ("--port", given.port)):
+        if value is not None:
+            raise BadInput(
+                field, f"{name} {value}", f"arguments without addresses; {_behind_nat(given.public_ip)}"
+            )
+
+
+def _behind_nat(address: str | None) -> str:
+    return f"behind NAT: cluster.public_ip={address or 'ADDRESS'} cluster.bind=node"
 
 
 def _check_address(address: str, field: str, *, listens: bool, here: bool) -> None:
@@ -55,7 +65,8 @@ def _check_address(address: str, field: str, *, listens: bool, here: bool) -> No
     is_ipv4 = address.count(".") == 3
     own = [one for one in own_addresses() if unroutable_block(one) is None]
     if here and is_ipv4 and not address.startswith("127.") and address not in own:
-        raise BadInput(field, address, f"an address of this machine: {', '.join(own)}")
+        elsewhere = "" if listens else f"; {_behind_nat(address)}"
+        raise BadInput(field, address, f"an address of this machine: {', '.join(own)}{elsewhere}")
 
 
 @cache

@@ -30,7 +30,8 @@ is taken as it is there; these mean something else, or nothing:
   --mean_balance_check_period   mean seconds between two looks at the swarm (default: 120)
   --balance_quality             is not asked; --policy decides
   --tensor_parallel_devices     as in petals (of the models, BLOOM), without a block store
-NAT traversal and relays are off: --port or --host_maddrs must be reachable."""
+NAT traversal and relays are off: --port or --host_maddrs must be reachable; behind a router that leads
+a port through, --port N --public_ip ADDRESS."""
 EXAMPLES = f"""\
 examples:
   the first server of a new swarm, which prints its address:

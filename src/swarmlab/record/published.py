@@ -20,9 +20,18 @@ PLACES = (
     "path",
     "address",
     "address_file",
+    "public_ip",
 )  # settings that name a folder or a machine, beside all that end in _dir
-# overrides that name folders of the machine; the others say what was asked for
-FOLDERS = ("results_dir=", "models_dir=", "scenarios_dir=", "rebalance.run_dir=", "model.path=", "hydra.")
+# overrides that name folders and addresses of the machine; the others say what was asked for
+FOLDERS = (
+    "results_dir=",
+    "models_dir=",
+    "scenarios_dir=",
+    "rebalance.run_dir=",
+    "model.path=",
+    "cluster.public_ip=",
+    "hydra.",
+)
 
 
 @dataclass(frozen=True)

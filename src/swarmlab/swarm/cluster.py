@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from swarmlab.errors import BadInput
+from swarmlab.health.addresses import unroutable_block
 from swarmlab.health.gpus import CUDA_VISIBLE
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class ClusterSettings:
     :param placement: spread: each group on another machine; packed: on as few machines as there is room for
     :param bind: loopback: reached from this machine only; node: every process at its machine's own address, which
         whoever is on that network can reach; or a network, as in 10.1.0.0/16: at its address there
+    :param public_ip: of the router or cloud that leads from outside to the address of ``bind``, port by port: servers
+        announce it beside that one, which they listen on (local only); None if there is none
     :param share_files: whether machines that see the run folder write into it; false copies logs and events over Ray
     """
 
@@ -53,6 +56,7 @@ class ClusterSettings:
     cpus_per_node: float = 1.0
     placement: str = "spread"
     bind: str = "loopback"
+    public_ip: str | None = None
     share_files: bool = True
 
 
@@ -66,6 +70,8 @@ def check(cluster: ClusterSettings, device: str) -> None:
         if getattr(cluster, name) not in allowed:
             raise BadInput(f"cluster.{name}", getattr(cluster, name), ", ".join(allowed))
     _check_bind(cluster.bind)
+    if cluster.public_ip is not None:
+        _check_public_ip(cluster, cluster.public_ip)
     if cluster.nodes < 1:
         raise BadInput("cluster.nodes", cluster.nodes, "1 or more")
     if (
@@ -91,6 +97,23 @@ def _check_bind(bind: str) -> None:
     except ValueError:
         allowed = "loopback, node, or the IPv4 network to listen on, as in 10.1.0.0/16"
         raise BadInput("cluster.bind", bind, allowed) from None
+
+
+def _check_public_ip(cluster: ClusterSettings, public_ip: str) -> None:
+    try:
+        is_loopback = ipaddress.IPv4Address(public_ip).is_loopback
+    except ValueError:
+        raise BadInput("cluster.public_ip", public_ip, "an IPv4 address, as in 8.8.8.8") from None
+    block = unroutable_block(public_ip)
+    if is_loopback or block is not None:
+        allowed = f"an address that others reach, unlike those in {block or '127.0.0.0/8'}"
+        raise BadInput("cluster.public_ip", public_ip, allowed)
+    if cluster.kind != "local":
+        allowed = f"null with cluster={cluster.kind}: each of its machines has an address of its own"
+        raise BadInput("cluster.public_ip", public_ip, allowed)
+    if cluster.bind == "loopback":
+        allowed = "cluster.bind=node, or a network, beside it: nothing leads from outside to loopback"
+        raise BadInput("cluster.public_ip", public_ip, allowed)
 
 
 def _check_gpus(cluster: ClusterSettings, device: str) -> None:

@@ -87,12 +87,12 @@ def server_args(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[s
 
 def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[str]) -> list[str]:
     """Arguments of ``petals.cli.run_server``; with them nobody outside the swarm is asked."""
-    own, maddr = server.spec, f"/ip4/{server.host.address}/tcp/{server.port}"
+    own, maddr = server.spec, _maddr(server.host.address, server.port)
+    public = [] if spec.cluster.public_ip is None else [_maddr(spec.cluster.public_ip, server.port)]
     held = ["--block_indices", str(own.span)] if own.span else ["--num_blocks", str(own.n_blocks)]
     options = {
         "--dht_prefix": spec.dht_prefix,
         "--host_maddrs": maddr,
-        "--announce_maddrs": maddr,
         "--identity_path": server.identity_path,
         # "auto" would take what another server left in its cache folder, perhaps of another time and load
         "--throughput": "eval" if spec.throughput == "measured" else float(own.throughput_tps),
@@ -109,4 +109,10 @@ def server_argv(spec: SwarmSpec, server: ServerHandle, initial_peers: Sequence[s
         options["--cache_dir"] = server.host.temp_dir
     pairs = [str(item) for pair in options.items() for item in pair]
     peers = ["--initial_peers", *initial_peers, "--skip_reachability_check"]
-    return [str(spec.model_path), *held, *pairs, *peers, *spec.argv, *own.argv]
+    # libp2p tries both; from here the first one answers, a router seldom leads back inside
+    announced = ["--announce_maddrs", maddr, *public]
+    return [str(spec.model_path), *held, *pairs, *announced, *peers, *spec.argv, *own.argv]
+
+
+def _maddr(address: str, port: int) -> str:
+    return f"/ip4/{address}/tcp/{port}"
