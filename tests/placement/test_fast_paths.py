@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarmlab.placement import doubts
 from swarmlab.placement.everybody import MAX_OVER_MEDIAN, OVERDUE_SHARE, everybody_of
-from swarmlab.placement.grace import missing, unseen
+from swarmlab.placement.grace import missing, remember, unseen
 from swarmlab.placement.memory import Gone, Memory, Vanished
 from swarmlab.placement.situation import Situation, situation
 from swarmlab.types import Intent, ServerRecord, ServerState, Span, SwarmView
@@ -71,19 +71,20 @@ def plain_situation(view: SwarmView, memory: Memory, intent: Intent | None) -> d
     cap = MAX_OVER_MEDIAN * tps[(len(tps) - 1) // 2] if tps else np.inf
     cap = cap if cap > 0 else np.inf
     longest_s = max([record.expires_at_s - NOW_S for record in shown], default=0.0)
-    gone, vanished = {item.peer_id for item in memory.gone}, {item.record.peer_id for item in memory.vanished}
+    gone, lost = (
+        {item.peer_id for item in memory.gone},
+        {one.record.peer_id: one.record for one in memory.vanished},
+    )
     committed_tps, serving_tps = np.zeros(N_BLOCKS), np.zeros(N_BLOCKS)
     committed, gathered, staying = (np.zeros(N_BLOCKS, dtype=int) for _ in range(3))
-    ahead, movable = set(), []
-    for place, record in enumerate(shown):
+    movable = []
+    for record in shown:
         rate, goes = min(record.throughput_tps, cap), record.intent
         online = record.state is ServerState.ONLINE
         counts = record.peer_id != ME and record.peer_id not in gone
         first = goes is not None and counts and (
             intent is None or (goes.announced_at_s, record.peer_id) < (intent.announced_at_s, ME)
         )  # fmt: skip
-        if first:
-            ahead.add(place)
         movable.append(online and record.movable and not first and record.peer_id not in gone)
         if not counts:
             continue
@@ -92,21 +93,20 @@ def plain_situation(view: SwarmView, memory: Memory, intent: Intent | None) -> d
             if sure and block in record.span:
                 serving_tps[block] += rate
                 staying[block] += not first or block in goes.span  # type: ignore[union-attr]
-        if record.peer_id in vanished:  # cut: the whole counts, as it was known
-            continue
-        will = goes.span if first else record.span  # type: ignore[union-attr]
-        committed_tps[will.start : will.end] += rate
+        whole = lost.pop(record.peer_id, record)  # cut: the whole counts, as it was known
+        will = goes.span if first else whole.span  # type: ignore[union-attr]
+        committed_tps[will.start : will.end] += rate if first else min(whole.throughput_tps, cap)
         committed[will.start : will.end] += 1
-        will = goes.span if goes is not None else record.span
+        will = goes.span if goes is not None else whole.span
         gathered[will.start : will.end] += 1
-    for item in memory.vanished:
-        span = item.record.span
-        committed_tps[span.start : span.end] += min(item.record.throughput_tps, cap)
+    for record in lost.values():
+        span = record.span
+        committed_tps[span.start : span.end] += min(record.throughput_tps, cap)
         committed[span.start : span.end] += 1
         gathered[span.start : span.end] += 1
     return {
         "committed_tps": committed_tps, "committed": committed, "gathered": gathered, "serving_tps": serving_tps,
-        "staying": staying, "movable": movable, "ahead": ahead,
+        "staying": staying, "movable": movable,
     }  # fmt: skip
 
 
@@ -115,17 +115,45 @@ def same(found: Situation, plain: dict[str, object]) -> None:
         assert list(getattr(found, name)) == list(plain[name]), name  # type: ignore[call-overload]
     for name in ("committed_tps", "serving_tps"):
         assert getattr(found, name) == pytest.approx(plain[name], rel=1e-9, abs=1e-6), name
-    assert found.ahead == plain["ahead"]
 
 
 @settings(max_examples=200)
 @given(views(), memories(), st.none() | intents())
 def test_a_situation_is_what_its_parts_say(view: SwarmView, memory: Memory, intent: Intent | None):
-    # of one that was cut, a move announced with its part would be another server's: such records announce none
-    cut = {item.record.peer_id for item in memory.vanished}
-    shown = [replace(one, intent=None) if one.peer_id in cut else one for one in view.servers]
-    view = SwarmView(N_BLOCKS, tuple(shown), seen_at_s=NOW_S)
     same(situation(view, ME, memory, intent), plain_situation(view, memory, intent))
+
+
+@st.composite
+def cut_views(draw: st.DrawFn) -> tuple[SwarmView, SwarmView]:
+    """A swarm as it is, and a read of it in which spans lack blocks at their ends, or are missing altogether."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    whole = SwarmView(N_BLOCKS, tuple(draw(records(name)) for name in names), seen_at_s=NOW_S)
+    shown = []
+    for record in whole.servers:
+        length = record.span.length
+        start = record.span.start + draw(st.integers(0, length))
+        end = draw(st.integers(start, record.span.end))
+        to = draw(st.integers(0, N_BLOCKS - length))
+        intent = draw(st.none() | st.just(Intent(Span(to, to + length), float(draw(st.integers(0, 3))))))
+        if start < end:
+            shown.append(replace(record, span=Span(start, end), intent=intent))
+    return whole, SwarmView(N_BLOCKS, tuple(shown), seen_at_s=NOW_S + 5)
+
+
+@settings(max_examples=200)
+@given(cut_views(), st.none() | intents())
+def test_a_server_never_counts_for_more_than_it_can_hold(
+    reads: tuple[SwarmView, SwarmView], intent: Intent | None
+):
+    memory = None
+    for view in reads:
+        memory = remember(view, memory, grace_s=90.0, own_peer=ME)
+    found, view = situation(reads[1], ME, memory, intent), reads[0]
+    others = [one for one in view.servers if one.peer_id != ME and one.state is not ServerState.OFFLINE]
+    blocks = sum(one.span.length for one in others)
+    assert found.committed.sum() == found.gathered.sum() == blocks
+    most_tps = sum(one.throughput_tps * one.span.length for one in others)
+    assert found.committed_tps.sum() <= most_tps * (1 + 1e-9)
 
 
 @given(views(), memories(), memories())

@@ -50,7 +50,7 @@ def test_of_two_announced_moves_the_earlier_counts(announced_at_s: float, peer: 
     rival = ServerRecord(peer, Span(0, 2), 1.0, intent=Intent(Span(2, 4), announced_at_s))
     found = seen(rival, intent=Intent(Span(2, 4), 5.0))
     assert found.committed_tps.tolist() == ([0, 0, 1, 1] if counts else [1, 1, 0, 0])
-    assert found.ahead == (frozenset({0}) if counts else frozenset())
+    assert found.movable.tolist() == [not counts]
 
 
 def test_a_vanished_server_is_still_coming_but_not_surely_serving():
@@ -69,6 +69,21 @@ def test_a_cut_span_counts_once():
     found = situation(later, "me", remember(later, memory, grace_s=90, own_peer="me"), None)
     assert found.committed_tps.tolist() == [1, 1, 1, 1]
     assert found.committed.tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("own", [None, 4.0, 6.0])
+def test_a_cut_span_of_a_server_that_is_going_elsewhere_counts_once(own: float | None):
+    a, going = ServerRecord("a", Span(0, 4), 1.0), Intent(Span(3, 7), 5.0)
+    memory = remember(SwarmView(8, (a,)), None, grace_s=90, own_peer="me")
+    later = SwarmView(8, (ServerRecord("a", Span(1, 4), 1.0, intent=going),), seen_at_s=60)
+    known = remember(later, memory, grace_s=90, own_peer="me")
+    found = situation(later, "me", known, None if own is None else Intent(Span(0, 4), own))
+    here, there = [1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1, 1, 0]
+    # an intent announced before one's own counts as made, a later one does not yet
+    assert found.committed_tps.tolist() == found.committed.tolist() == (here if own == 4.0 else there)
+    assert found.gathered.tolist() == there
+    assert found.serving_tps.tolist() == [0, 1, 1, 1, 0, 0, 0, 0]
+    assert found.movable.tolist() == [own == 4.0]
 
 
 def test_records_that_were_not_renewed_are_not_relied_on():

@@ -13,6 +13,8 @@ from swarmlab.placement.rule import loops
 from swarmlab.types import ServerState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from swarmlab.placement.layout import Floats, Ints, Layout
@@ -65,11 +67,20 @@ class Intents:
     ends: Ints
     announced_s: Floats
 
-    def gathered(self, holders: Ints, moving: Flags) -> Ints:
-        """How many hold each block once some of them, one flag for each intent, have moved."""
+    def gathered(self, holders: Ints, moving: Flags, cut: Mapping[int, Span]) -> Ints:
+        """How many hold each block once some of them, one flag for each intent, have moved.
+
+        :param cut: whole spans of servers that are shown with a part, by their places; ``holders`` counts the whole
+        """
         if not moving.any():
             return holders
-        holders, spans = holders.copy(), (self.old_starts, self.old_ends, self.starts, self.ends)
+        old_starts, old_ends = self.old_starts, self.old_ends
+        if cut:
+            old_starts, old_ends = old_starts.copy(), old_ends.copy()
+            for i, place in enumerate(self.who.tolist()):
+                if place in cut:
+                    old_starts[i], old_ends[i] = cut[place].start, cut[place].end
+        holders, spans = holders.copy(), (old_starts, old_ends, self.starts, self.ends)
         loops().gather(holders, *(values[moving] for values in spans))
         return holders
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from swarmlab.placement.everybody import Everybody, Flags, Sums
     from swarmlab.placement.layout import Floats, Ints, Layout
     from swarmlab.placement.memory import Gone, Memory
-    from swarmlab.types import Intent, Span, SwarmView
+    from swarmlab.types import Intent, ServerRecord, Span, SwarmView
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -31,7 +31,6 @@ class Situation:
     :param cap_tps: the most that one server's throughput counts for
     :param rates_tps: what each server of the layout adds to a block
     :param movable: which of them serve, would make their part of a plan, and are not on their way already
-    :param ahead: servers (by place in the layout) whose announced moves count as made
     :param grain_tps: throughput of one server, each weighted by what it serves: the grain in which throughput comes
         and goes; 0 where nobody serves
     """
@@ -44,7 +43,6 @@ class Situation:
     cap_tps: float
     rates_tps: Floats
     movable: Flags
-    ahead: frozenset[int]
     grain_tps: float
 
 
@@ -65,17 +63,22 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         movable[list(gone)] = False
         for i in sorted(gone):
             sums = sums.without(layout.records[i].span, float(rates[i]), int(everybody.sure[i]))
-    missing = memory.vanished if memory else ()
-    for item in missing:
+    missing: list[ServerRecord] = []
+    cut: dict[int, Span] = {}
+    for item in memory.vanished if memory else ():
         shown = layout.index(item.record.peer_id)
+        if shown in on_their_way.ahead:
+            continue  # shown with a part of its span, and counted where it goes
+        missing.append(item.record)
         if shown is not None:  # with a part of its span, in place of which the whole counts
             sums = sums.without(layout.records[shown].span, float(rates[shown]), 0)
+            cut[shown] = item.record.span
     start, end, rate, sure = 0, 0, 0.0, False
     if own is not None:
         start, end, rate, sure = layout.starts[own], layout.ends[own], rates[own], everybody.sure[own]
     committed_tps, committed = sums.committed_tps.copy(), sums.committed.copy()
     serving_tps, staying = sums.serving_tps.copy(), sums.staying.copy()
-    starts, ends, more = spans_of([item.record for item in missing])
+    starts, ends, more = spans_of(missing)
     more = np.minimum(more, everybody.cap_tps) if missing else more
     loops().others(committed_tps, committed, serving_tps, staying, start, end, rate, sure, starts, ends, more)
     return Situation(
@@ -83,13 +86,12 @@ def situation(view: SwarmView, peer_id: str, memory: Memory | None, intent: Inte
         committed,
         committed
         if on_their_way.later is None
-        else everybody.intents.gathered(committed, on_their_way.later),
+        else everybody.intents.gathered(committed, on_their_way.later, cut),
         serving_tps,
         staying,
         everybody.cap_tps,
         rates,
         movable,
-        on_their_way.ahead,
         everybody.grain_tps,
     )
 
