@@ -170,6 +170,47 @@ def test_a_swarm_that_can_hold_hardly_more_than_the_model_is_mended_by_a_chain_o
     assert play(Swarmlab(), 80, servers, seconds=1800.0).swarm_tps > 0
 
 
+# 12 servers of 3 blocks on 35: 20 has nobody, 2 and 29 have two, and whoever moves by one block only moves the gap
+CALM = tuple(
+    ServerRecord(f"p{i:02d}", Span(start, start + 3), 1.0)
+    for i, start in enumerate((0, 2, 5, 8, 11, 14, 17, 21, 24, 27, 29, 32))
+)
+
+
+def servers_of(records: tuple[ServerRecord, ...]) -> list[Server]:
+    load = LoadCost(s_per_block=30.0)
+    return [Server(one.peer_id, one.span.length, one.throughput_tps, one.span, load) for one in records]
+
+
+def test_a_swarm_with_a_gap_in_which_nobody_alone_has_a_move_follows_a_plan():
+    result = play(Swarmlab(), 35, servers_of(CALM), seconds=600.0)
+    assert result.swarm_tps == 1.0
+    assert sorted(peer for _, peer, _, _ in result.moves) == ["p07", "p08", "p09"]
+    assert result.blocks_loaded == 3
+    assert result.moves[0][0] > 120.0  # there is time for whoever has a move
+
+
+def test_a_move_announced_early_does_not_stand_in_the_way_of_the_plan_for_ever():
+    # 13 servers of 3 blocks on 38: p07 wants to fill 6 alone, where it would leave no way to fill 31
+    starts = (28, 13, 0, 32, 25, 19, 7, 35, 16, 10, 35, 22, 3)
+    records = tuple(ServerRecord(f"p{i:02d}", Span(start, start + 3), 1.0) for i, start in enumerate(starts))
+    wish = play(Swarmlab(), 38, servers_of(records), seconds=100.0)
+    assert [one.peer_id for one in wish.view.servers if one.intent] == ["p07"]
+    assert play(Swarmlab(), 38, servers_of(records), seconds=900.0).swarm_tps == 1.0
+
+
+def test_a_plan_for_a_gap_waits_until_it_has_lasted_and_a_gap_that_closes_is_forgotten():
+    mine, helper = servers_of(CALM)[7], ServerRecord("z", Span(20, 23), 1.0)
+    first = decide(at(100.0, *CALM, n_blocks=35), mine, None)
+    early = decide(at(220.0, *CALM, n_blocks=35), mine, first.memory)
+    late = decide(at(221.0, *CALM, n_blocks=35), mine, early.memory)
+    assert [one.memory.gap_since_s for one in (first, early, late)] == [100.0] * 3
+    assert [one.intent for one in (first, early, late)] == [None, None, Intent(Span(20, 23), 221.0)]
+    closed = decide(at(200.0, *CALM, helper, n_blocks=35), mine, first.memory)
+    again = decide(at(300.0, *CALM, n_blocks=35), mine, replace(closed.memory, last_view=None))
+    assert (closed.memory.gap_since_s, again.memory.gap_since_s, again.intent) == (None, 300.0, None)
+
+
 def test_where_news_are_late_a_plan_does_not_undo_what_moves_on_their_own_mend():
     # with plans on views of a minute ago it took 1,646 s, without 522 s
     rng, widths = np.random.default_rng(5), []

@@ -59,6 +59,7 @@ class Memory:
     :param news_s: how long the last announced move took to be found in the swarm by its own server
     :param gone: servers that are shown although they do not serve any more
     :param testimony: what servers in doubt said since the last check; the next check takes it in
+    :param gap_since_s: since when blocks would have nobody even with all announced moves made (s, clock of the views)
     """
 
     confirmations: int = 0
@@ -69,3 +70,4 @@ class Memory:
     news_s: float = 0.0
     gone: tuple[Gone, ...] = ()
     testimony: Answers | None = None
+    gap_since_s: float | None = None

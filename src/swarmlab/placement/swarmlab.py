@@ -27,9 +27,8 @@ MAX_TURNS = 5  # servers with more rivals ahead than this wait no longer: many o
 FAR_BACK = 20  # servers with so many rivals ahead look again at their ordinary check only
 MAX_DEPARTURES = 64
 TICK_S = 1e-6  # two clock readings this near are the same time
-PLANNED = (
-    20  # a stuck swarm of up to so many servers besides has a plan within two or three seconds of a core
-)
+# A swarm with gaps that lasts so has a plan with up to so many servers besides: two or three seconds of a core.
+PLANNED = 20
 NEWS_SPARED = 6  # a plan waits for so many exchanges of news: moves on views that old undo each other's plans
 KEEP_WISH = 0.9  # a wish stands while it is worth this share of the best move
 
@@ -51,8 +50,8 @@ class Swarmlab:
     - No move leaves a block unserved in a swarm that serves all; where blocks have nobody, announced moves wait
       until together they give each block somebody; none goes back to a span left within ``no_return_s``.
     - Up to ``small_swarm`` servers follow one exact plan (``shared_plan.py``), and so do twice as many if blocks
-      have nobody and the moves that they announced have long not mended that: where servers can hold hardly more than
-      the model, only a chain of moves does. Where nobody has a move to announce, such a swarm stays as it is.
+      have nobody and the moves that they find on their own, if there are any, have long not mended that: where servers
+      can hold hardly more than the model, only a chain of moves does.
     - Where loading takes no time, a server of a larger swarm goes to its best place at each check, and says so by
       being there; it still leaves no block unserved.
 
@@ -128,9 +127,9 @@ class Swarmlab:
         if server.load.is_free and not is_small:
             return self._freely(look)
         want = self._plan(look) if is_small else self._best_alone(look)
-        if not is_small and self._is_stuck(look, want.target or old):
+        if self._is_stuck(look, want.target):
             want = self._plan(look)
-        rested = known if known.wish is None else replace(known, wish=None)
+        rested = look.known if known.wish is None else replace(look.known, wish=None)
         at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
         if want.target is None or want.target in self._shunned(look):
             return at_rest
@@ -183,13 +182,17 @@ class Swarmlab:
         turn = rank(look.layout, look.seen, look.server, options.old, self.price, FAR_BACK)
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
 
-    def _is_stuck(self, look: _Look, target: Span) -> bool:
-        # Blocks have nobody, and those who announced moves have long waited in vain for others to fill the rest.
-        if look.others >= PLANNED or look.options.completes_with_all(target.start):
+    def _is_stuck(self, look: _Look, target: Span | None) -> bool:
+        # Blocks have nobody, and what servers announced on their own, if any did, has long not changed that.
+        known, now_s = look.known, look.now_s
+        is_open = self.small_swarm <= look.others < PLANNED
+        is_open = is_open and not look.options.completes_with_all((target or look.options.old).start)
+        if not is_open and known.gap_since_s is None:
             return False
-        announced = [record.intent.announced_at_s for record in look.layout.records if record.intent]
-        patience_s = 2 * self.visible_after_s + NEWS_SPARED * look.known.news_s
-        return bool(announced) and look.now_s - min(announced) > patience_s
+        since_s = (now_s if known.gap_since_s is None else known.gap_since_s) if is_open else None
+        look.known = replace(known, gap_since_s=since_s)
+        patience_s = 2 * self.visible_after_s + NEWS_SPARED * min(known.news_s, self.visible_after_s)
+        return since_s is not None and now_s - since_s > patience_s
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
         # Spans left lately.
