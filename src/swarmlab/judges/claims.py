@@ -30,8 +30,8 @@ from a stored run, and a test makes this file again and compares.
 
 `real` is a swarm of processes, `simulated` is computed, `paper` is quoted. Numbers over several scenarios or runs are
 medians with a bootstrap interval of 95 %; n says over how many: runs, or scenarios (each the median of its runs), or
-the repeats within one run. Of a simulation over several populations they are means, with n populations. "n = 1" is a
-single one and says nothing about the spread. A ratio pairs each number with the other arm's in the same run and
+the repeats within one run. Of a simulation over several populations they are means, with n populations. With n below five
+an interval is hardly more than the range; "n = 1" is a single one and says nothing about the spread. A ratio pairs each number with the other arm's in the same run and
 scenario, or the same population; a repeat of some arms counts for those. Times are of two shared cores: read ratios.
 How everything is measured is said in [docs/method.md](../docs/method.md).
 
