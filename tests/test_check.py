@@ -99,6 +99,33 @@ def test_a_raw_run_that_lost_a_file_of_its_history_is_unknown(tmp_path):
     assert any("history/steps.jsonl was removed" in reason for reason in summary_of(path)["reasons"])
 
 
+@pytest.mark.parametrize("kind", ["steps", "failovers", "faults", "floors", "outcomes"])
+def test_a_complete_run_that_lost_half_of_its_rows_is_unknown(tmp_path, kind):
+    path = stored(tmp_path)
+    file = path / "history" / f"{kind}.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[: len(lines) // 2]))
+    assert main([str(path)]) == 3
+    lost = f"unknown: history/{kind}.jsonl: {len(lines)} rows written, {len(lines) // 2} rows found"
+    assert lost in summary_of(path)["reasons"]
+
+
+def test_a_last_line_that_is_torn_in_a_complete_run_is_unknown(tmp_path):
+    path = stored(tmp_path)
+    steps = path / "history" / "steps.jsonl"
+    steps.write_bytes(steps.read_bytes()[:-10])
+    assert judge(path).exit_code == 3
+
+
+def test_expectations_about_nothing_in_the_run_are_no_reason_that_holds(tmp_path):
+    expected = tmp_path / "expected.yaml"
+    expected.write_text(yaml.safe_dump({"scenarios": {"other": {"arms": {"petals": {"outcome": "wrong"}}}}}))
+    summary = judge(stored(tmp_path), expected=expected)
+    assert summary.exit_code == 3
+    (reason,) = summary.reasons
+    assert reason.startswith("unknown: nothing to compare: ")
+
+
 def test_a_config_that_cannot_be_read_costs_one_line(tmp_path, capsys):
     path = stored(tmp_path)
     (path / "config.yaml").write_text("a: [1, 2\nb: {c: d\n")

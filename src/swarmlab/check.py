@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, conclude, worst
+from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, assume, conclude, worst
 from swarmlab.analysis.tables import findings_table, tree_table
 from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.expected import read_expected
 from swarmlab.judges.registry import judge_of
 from swarmlab.judges.tree import check_tree
+from swarmlab.record.inventory import check_inventory
 from swarmlab.record.load import DamagedRun, load_run, write_tables
 from swarmlab.record.rundir import write_json
 
@@ -51,8 +52,11 @@ class Summary:
         """What speaks against the run; for one that holds, how much was checked."""
         against = [str(finding) for finding in self.findings if finding.verdict is not Verdict.HOLDS]
         assumptions = sum(finding.assumption for finding in self.findings)
-        met = f"holds: {len(self.findings) - assumptions} checks hold and {assumptions} assumptions are met"
-        return against or [met]
+        checks = len(self.findings) - assumptions
+        if not against and not checks:
+            nothing = f"of {self.exp} no expectation is about a scenario and arm of this run"
+            return [f"unknown: nothing to compare: {nothing} ({assumptions} assumptions are met)"]
+        return against or [f"holds: {checks} checks hold and {assumptions} assumptions are met"]
 
     def as_dict(self) -> dict[str, Any]:
         """The content of ``summary.json``."""
@@ -78,10 +82,10 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
         raise BadInput("run_dir", str(run_dir), published)
     judging = judge_of(run.info["exp"])
     measured = judging.measure(run, read_expected(run.info["exp"], expected))
+    findings = (*measured.findings, *(assume(*entry) for entry in check_inventory(run)))
     summary = Summary(
-        run.info["exp"], measured.arms, measured.scenarios, conclude(measured.findings), measured.findings,
-        measured.by_repeat,
-    )  # fmt: skip
+        run.info["exp"], measured.arms, measured.scenarios, conclude(findings), findings, measured.by_repeat
+    )
     try:
         write_json(run.path / "summary.json", summary.as_dict())
         write_tables(run)

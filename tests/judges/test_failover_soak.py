@@ -126,6 +126,20 @@ def test_a_nemesis_that_cannot_be_trusted_makes_it_unknown(judged, changes, reas
     assert any(reason in line for line in summary.reasons), summary.reasons
 
 
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (session_row(24), "client 0 / sessions: 11 sessions, numbered from 0 to 12; missing: 10, 11"),
+        (session_row(6), "client 0 / sessions: 11 sessions, numbered from 0 to 9; twice: 3"),
+    ],
+)
+def test_a_session_that_is_missing_or_there_twice_makes_it_unknown(judged, row, reason):
+    """It could have been the one with wrong tokens."""
+    summary = judged(sessions=[row])
+    assert summary.verdict == "unknown"
+    assert any(reason in line for line in summary.reasons), summary.reasons
+
+
 def test_a_fault_that_was_never_ordered_does_no_harm(judged):
     assert judged(faults=fault_rows(7, stages=("setup",), ok=False, detail="busy")).verdict == "holds"
 

@@ -129,6 +129,14 @@ def false_alarms(failovers: Iterable[metrics.Row], faults: Iterable[metrics.Row]
     ]
 
 
+def session_numbers(evidence: Evidence) -> dict[tuple[str, Any], list[int]]:
+    """Arm and client to the numbers of its sessions, as recorded."""
+    numbers: dict[tuple[str, Any], list[int]] = {}
+    for row in evidence.rows("sessions"):
+        numbers.setdefault((row["arm"], row["client"]), []).append(row["session"])
+    return numbers
+
+
 def measure(evidence: Evidence) -> dict[str, dict[str, Any]]:
     """Arm to metric to value."""
     shared = {**_nemesis(evidence), **leaked(evidence.rows("leaks"))}

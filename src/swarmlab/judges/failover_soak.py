@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIGURE_KINDS = ("steps", "faults", "failovers", "openings", "sessions")
 SCENARIO = "soak"
+FEW = 5  # numbers that a reason lists
 REPEATED = {
     "tokens_wrong": "wrong tokens",
     "failures_survived": "servers lost under sessions that went on",
@@ -49,6 +50,7 @@ def measure(run: Run, expected: dict[str, Any]) -> Measured:
         yield assume("run", status == "complete", f"its status is {status}")
         needed = int(expected["failures_per_minute"] * run.config["minutes"])
         yield from nemesis_is_sound(evidence, needed)
+        yield from sessions_are_all_there(evidence)
         for arm in run.info["arms"]:
             yield from _judge_arm(arm, arms.get(arm, {}), expected["arms"].get(arm, {}))
 
@@ -74,6 +76,24 @@ def nemesis_is_sound(evidence: soak.Evidence, needed: int) -> Iterator[Finding]:
     )
     failures = len(evidence.confirmed)
     yield assume("nemesis", failures >= needed, f"{failures} failures confirmed of {needed} needed")
+
+
+def sessions_are_all_there(evidence: soak.Evidence) -> Iterator[Finding]:
+    """A client numbers its sessions from 0 on; one that is missing could have been the wrong one."""
+    for (arm, client), numbers in soak.session_numbers(evidence).items():
+        missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
+        twice = sorted({number for number in numbers if numbers.count(number) > 1})
+        words = [f"{len(numbers)} sessions, numbered from 0 to {max(numbers)}"]
+        words += [
+            f"{what}: {_few(found)}" for what, found in (("missing", missing), ("twice", twice)) if found
+        ]
+        yield assume(f"{arm} / client {client} / sessions", not (missing or twice), "; ".join(words))
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:FEW])) + (
+        f" and {len(numbers) - FEW} more" if len(numbers) > FEW else ""
+    )
 
 
 def table(summary: Mapping[str, Any]) -> Table:

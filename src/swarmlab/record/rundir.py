@@ -16,6 +16,7 @@ import psutil
 import yaml
 
 from swarmlab.errors import BadInput
+from swarmlab.record.inventory import take_inventory
 from swarmlab.record.writer import HistoryWriter, json_safe
 
 if TYPE_CHECKING:
@@ -97,14 +98,16 @@ class RunDir:
     def finish(self, status: Status, *, reason: str | None = None) -> None:
         """Close the history and record how the run ended; the first call decides.
 
-        A complete run becomes ``latest``: of two that overlap, the one that ends last.
+        A complete run becomes ``latest``: of two that overlap, the one that ends last. Its ``run.json`` says how many
+        rows of each kind were written, and the SHA-256 of each file.
 
         :param reason: why it did not complete, in one line
         """
         if self.status != "running":
             return
         self.history.close()
-        self.update(status=status, end_utc=_iso(datetime.now(UTC)), reason=reason)
+        written = {"history": take_inventory(self.path / "history")} if status == "complete" else {}
+        self.update(status=status, end_utc=_iso(datetime.now(UTC)), reason=reason, **written)
         if status == "complete":
             _point_latest(self.path)
 
