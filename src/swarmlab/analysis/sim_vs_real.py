@@ -198,6 +198,7 @@ def check(
     """The real value lies within what the simulations give, widened by a tolerance.
 
     :param wanted: metric to ``absolute`` and ``relative`` (to the mean of the simulations), whichever is more
+    :raises ValueError: if a tolerance is below 0
     """
     for arm in info["arms"]:
         measured = arms.get(arm)
@@ -212,6 +213,8 @@ def _agree(name: str, metric: str, measured: Mapping[str, Any], slack: Mapping[s
     low, high = measured[f"{metric}_low"], measured[f"{metric}_high"]
     if None in (real, mean, low, high):
         return Finding(name, Verdict.UNKNOWN, "not available")
+    if any(value < 0 for value in slack.values()):
+        raise ValueError(f"{name}: tolerances are at least 0, got {dict(slack)}")
     allowed = max(slack.get("absolute", 0.0), slack.get("relative", 0.0) * abs(mean))
     agrees = low - allowed <= real <= high + allowed
     words = f"real {real:.4g}, simulated {mean:.4g} ({low:.4g} to {high:.4g}), tolerance {allowed:.3g}"

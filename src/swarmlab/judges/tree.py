@@ -52,7 +52,7 @@ def check_published(one: Published) -> list[Finding]:
     kept = (one.run.path / "config.yaml").is_file()
     findings = [assume("config.yaml", kept, "kept beside the tables" if kept else "not there")]
     for info, summary in one.runs:
-        for finding in guard("summary", check_summary, summary, expected, info):
+        for finding in guard("summary", check_summary, summary, expected, info, one.run.config):
             name = f"{info['id']} / {finding.name}"
             findings.append(Finding(name, finding.verdict, finding.reason, finding.assumption))
     return findings
