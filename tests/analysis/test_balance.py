@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from swarmlab.analysis.balance import by_repeat, measure, oscillations, summed_up
+from swarmlab.analysis.balance import ORACLE, by_repeat, measure, oscillations, summed_up
 from swarmlab.analysis.balance_checks import check_expected, check_samples
 from swarmlab.analysis.checks import Verdict, conclude
 from swarmlab.analysis.plots.balance import balance_figure
-from swarmlab.analysis.style import PLACEMENT_STYLES
 
 WHERE = {"scenario": "reload", "repeat": 0}
 
@@ -186,14 +185,33 @@ def test_a_metric_that_nothing_supports_is_unknown(history):
 
 
 def test_the_figure_shows_each_arm_and_the_active_servers(history):
+    for row in history["balance"]:
+        row["n_active"] = 3 if row["t"] == max(one["t"] for one in history["balance"]) else 2
     summary = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))
     figure = balance_figure(history, summary, {"seed": 0, "id": "x", "world": "simulated"})
     top, active, table = figure.axes
     bound, petals = top.get_lines()
     assert ydata(bound) == [10.0] * 3, "the bound, not what was found"
     assert ydata(petals) == [1.0, 5.0, 0.0]
-    assert ydata(active.get_lines()[0]) == [2, 2, 2]
-    assert {"petals", "25.0%", "50.0%", "3"} <= {text.get_text() for text in table.texts}
+    assert ydata(active.get_lines()[0]) == [2, 2, 3]
+    assert {"petals", "25.0%", "50.0%", "3", "100%"} <= {text.get_text() for text in table.texts}
+    low, high = top.get_ylim()
+    assert low < 0 < high, "a line at 0 is not hidden by the axis"
+
+
+def test_what_does_not_change_and_what_was_not_run_is_not_drawn(history):
+    summary = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))
+    figure = balance_figure(history, summary, {"seed": 0, "id": "x", "world": "simulated"})
+    top, table = figure.axes
+    assert top.get_title(loc="left").startswith("2 servers, "), "instead of the curve of active servers"
+    assert "over\noracle" not in {text.get_text() for text in table.texts}
+    assert "oracle" not in figure.texts[-1].get_text()
+    for name in history:
+        history[name] += [{**row, "arm": ORACLE} for row in history[name] if row["arm"] == "petals"]
+    summary = summed_up(measure(history, warm_up_s=60.0, sample_every_s=60.0))
+    figure = balance_figure(history, summary, {"seed": 0, "id": "x", "world": "simulated"})
+    assert "over\noracle" in {text.get_text() for text in figure.axes[-1].texts}
+    assert "oracle" in figure.texts[-1].get_text()
 
 
 def test_swarms_of_different_sizes_have_scales_of_their_own(history):
@@ -205,7 +223,7 @@ def test_swarms_of_different_sizes_have_scales_of_their_own(history):
     found = {"balance": balance}
     summary = summed_up(measure(found, warm_up_s=60.0, sample_every_s=60.0))
     figure = balance_figure(found, summary, {"seed": 0, "id": "x", "world": "simulated"})
-    few, few_lapses, complete, lapses = figure.axes[::3]
+    few, few_lapses, complete, lapses = figure.axes[::2]
     shared = few.get_shared_y_axes()
     assert shared.joined(few, few_lapses)
     assert complete.get_shared_y_axes().joined(complete, lapses)
@@ -222,12 +240,6 @@ def test_swarms_of_different_sizes_have_scales_of_their_own(history):
 
 def ydata(line):
     return np.asarray(line.get_ydata()).tolist()
-
-
-@pytest.mark.parametrize("aspect", ["marker", "color", "label"])
-def test_no_two_placement_arms_look_alike(aspect):
-    looks = [getattr(style, aspect) for style in PLACEMENT_STYLES.values()]
-    assert len(set(looks)) == len(looks)
 
 
 def test_a_cell_of_a_sweep_is_titled_by_its_settings(history):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from swarmlab.analysis.clients import SHOWN, measure_clients, summed_up_clients
 from swarmlab.analysis.plots.clients import clients_figure
+from swarmlab.judges import simulated
 
 ARMS = ("petals", "swarmlab")
 
@@ -86,3 +90,18 @@ def test_the_figure_has_every_metric(history):
     labels = [axes.get_xlabel() for axes in figure.axes]
     assert len(labels) == 1 + len(SHOWN), "a scenario without clients has no column"
     assert all(any(words in label for label in labels) for words in SHOWN.values())
+
+
+@pytest.mark.parametrize(("quiet", "suffixes"), [([], {""}), (["few"], {"", "tokens"})])
+def test_where_all_scenarios_have_clients_theirs_is_the_figure(history, monkeypatch, quiet, suffixes):
+    drawn = []
+    monkeypatch.setattr(
+        simulated, "balance_figure", lambda _, scenarios, __: drawn.append(list(scenarios)) or "balance"
+    )
+    monkeypatch.setattr(simulated, "clients_figure", lambda *_: "clients")
+    scenarios: dict[str, Any] = {name: {"petals": {"repeats": 1}} for name in quiet}
+    scenarios["few_clients"] = {"petals": {"repeats": 1, "delivered_tps": 1.0}}
+    run: Any = SimpleNamespace(history=lambda kind: history.get(kind, []), info={})
+    figures = simulated.draw(run, {"scenarios": scenarios})
+    assert set(figures) == suffixes
+    assert drawn == ([quiet] if quiet else []), "of those with clients the balance says nothing new"

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.plots.look import provenance
 from swarmlab.analysis.plots.repeats import arms_panels, repeats_figure, scenario_panels
-from swarmlab.analysis.style import ARM_STYLES, style_of
+from swarmlab.analysis.style import style_of
 from tests.analysis.histories import AT_TOKEN, History, default_run
 
 INFO = {
@@ -87,16 +86,6 @@ def test_an_arm_whose_fault_was_not_confirmed_draws_no_line_but_keeps_its_row():
     figure = draw(history)
     assert not [line for line in figure.axes[0].get_lines() if xs(line)[2:]]
     assert "swarmlab" in words(figure.axes[1])
-
-
-@pytest.mark.parametrize("aspect", ["marker", "color", "label"])
-def test_no_two_arms_look_alike(aspect):
-    looks = [getattr(style, aspect) for style in ARM_STYLES.values()]
-    assert len(set(looks)) == len(looks)
-
-
-def test_an_arm_without_a_style_is_drawn_under_its_own_name():
-    assert style_of("somebody_else").label == "somebody_else"
 
 
 def repeats(*values):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -189,3 +190,47 @@ def test_a_bar_that_begins_before_everything_else_is_not_cut_off():
     story = both_arms().scenario("petals", "gap").move((0, 8), (4, 12), out_s=60.0)
     for axes in panels("", story):
         assert all(bar.get_x() > axes.get_xlim()[0] for bar in axes.patches if isinstance(bar, Rectangle))
+
+
+def test_dead_servers_blocks_are_crossed_out_where_they_had_come_to():
+    story = both_arms()
+    start_s = story.rows["phases"][0]["t"]
+    for arm in ("petals", "swarmlab"):
+        for server, span in {"narrow": (2, 4), "a2": (0, 2)}.items():
+            story.add(
+                "reloads", start_s, arm, "records_lost", server=server, old_start=None, old_end=None,
+                new_start=span[0], new_end=span[1], loaded=2, redundant=0, no_op=False, out_of_service_s=None,
+            )  # fmt: skip
+    petals = panels("blocks", story)[0]
+    crosses = [np.asarray(line.get_ydata()) for line in petals.get_lines() if line.get_marker() == "x"]
+    assert [one.tolist() for one in crosses] == [[2.5, 3.5], [0.5, 1.5]]
+
+
+def test_sessions_that_ended_with_an_error_are_spoken_of_only_where_there_are_any():
+    story = both_arms()
+    arms, scenarios = measure(story.rows)
+    captions = []
+    for outcome in ("identical", "error"):
+        story.rows["sessions"] = []
+        story.add("sessions", 100.0, "swarmlab", "gap", outcome=outcome, stalls=[])
+        figure = rebalance_figures(story.rows, {"arms": arms, "scenarios": scenarios}, INFO)["clients"]
+        captions.append(figure.texts[-1].get_text().replace("\n", " "))
+    assert "No session ended with an error or hung" in captions[0]
+    assert "Ticks at the top: sessions that ended" in captions[1]
+
+
+def test_bars_of_one_run_show_the_spread_of_all_that_are_published():
+    story = both_arms()
+    arms, scenarios = measure(story.rows)
+    summary = {"arms": arms, "scenarios": scenarios}
+    loaded = ({"petals": {**arms["petals"], "blocks_loaded": 20 + extra}} for extra in (0, 3, 9))
+    runs = [({**INFO, "id": f"run{n}"}, {"arms": of, "scenarios": {}}) for n, of in enumerate(loaded)]
+    for published, spread in ([], []), (runs, [(20.0, 29.0)]):
+        figure = rebalance_figures(story.rows, summary, {**INFO, "published": published})["cost"]
+        lines = [part for part in figure.axes[0].collections if part.get_paths()]
+        ends = [
+            tuple(np.asarray(path.vertices)[:, 0].tolist()) for part in lines for path in part.get_paths()
+        ]
+        assert ends == spread
+        assert ("Ticks: each published run" in figure.texts[-1].get_text()) is bool(published)
+        assert figure.axes[0].get_xlim()[1] > 29 * bool(published)

@@ -100,6 +100,7 @@ def test_figure_and_table_show_both_worlds():
     arms = sim_vs_real.by_arm(rows)
     figure = agreement_figure(rows, arms, INFO)
     assert len(figure.axes[0].get_lines()) == 2, "real, and the mean of the simulations"
+    assert figure.axes[0].get_ylim()[0] < 0, "a line at 0 is not hidden by the axis"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "real (in the arm's colour)", "simulated, mean", "simulated, least to most",

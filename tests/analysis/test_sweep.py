@@ -35,7 +35,7 @@ def test_runs_that_differ_in_a_setting_are_a_sweep_and_those_of_other_seeds_are_
 
 
 def test_each_panel_has_the_shares_of_one_lifetime_over_load_times():
-    figure = draw_repeats(RUNS)["shares"]
+    figure = draw_repeats(RUNS)[""]
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "mean lifetime 1 h",
         "mean lifetime 4 h",
@@ -49,6 +49,6 @@ def test_each_panel_has_the_shares_of_one_lifetime_over_load_times():
 
 
 def test_a_cell_that_is_missing_leaves_a_gap():
-    figure = draw_repeats(RUNS[:3])["shares"]
+    figure = draw_repeats(RUNS[:3])[""]
     line = next(line for line in figure.axes[1].lines if line.get_label() == "swarmlab")
     assert line.get_ydata() == pytest.approx([0.8 * 0.7])

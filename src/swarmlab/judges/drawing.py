@@ -41,7 +41,8 @@ def figures_of_published(one: Published) -> dict[str, Any]:
     :raises BadInput: as :func:`figures_of`
     """
     judging, n_runs = drawing_judge(one.run), len(one.runs)
-    figures = figures_of(replace(one.run, info={**one.run.info, "published_runs": n_runs}))
+    repeats = {"published_runs": n_runs, "published": one.runs if n_runs > 1 else []}
+    figures = figures_of(replace(one.run, info={**one.run.info, **repeats}))
     if n_runs > 1 and hasattr(judging, "draw_repeats"):
         drawn = judging.draw_repeats(one.runs)
         over_all = drawn if isinstance(drawn, Mapping) else {"repeats": drawn}

@@ -8,7 +8,7 @@ from swarmlab.analysis import replay
 from swarmlab.analysis.balance_checks import check_plan
 from swarmlab.analysis.balance_tables import replay_table
 from swarmlab.analysis.checks import guard
-from swarmlab.analysis.plots.balance import view_figure
+from swarmlab.analysis.plots.view import view_figure
 from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import DamagedRun

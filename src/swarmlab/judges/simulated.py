@@ -13,7 +13,7 @@ from swarmlab.analysis.checks import guard
 from swarmlab.analysis.clients import KINDS as CLIENT_KINDS
 from swarmlab.analysis.clients import measure_clients, summed_up_clients
 from swarmlab.analysis.plots.balance import balance_figure
-from swarmlab.analysis.plots.clients import clients_figure
+from swarmlab.analysis.plots.clients import clients_figure, has_clients
 from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.analysis.plots.sweep import Axis, is_sweep, sweep_figure
 from swarmlab.judges.expected import require_mappings
@@ -64,12 +64,15 @@ def table(summary: Mapping[str, Any]) -> Table:
 
 
 def draw(run: Run, summary: Mapping[str, Any]) -> Any:
-    """Throughput over time for each arm, active servers below, of the first population; and what clients got."""
+    """Throughput over time for each arm of the first population; what clients got, where a scenario has them."""
     history = {kind: run.history(kind) for kind in FIGURE_KINDS}
+    scenarios = summary["scenarios"]
+    alone = {name: arms for name, arms in scenarios.items() if not has_clients(arms)}
     try:
         figures = {
-            "": balance_figure(history, summary["scenarios"], run.info),
-            "tokens": clients_figure(history["delivered"], summary["scenarios"], run.info),
+            "": balance_figure(history, alone, run.info) if alone else None,
+            # clients do not change where servers go: of scenarios with them this is the figure
+            "tokens" if alone else "": clients_figure(history["delivered"], scenarios, run.info),
         }
     except (KeyError, TypeError) as error:
         raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
@@ -82,7 +85,8 @@ def draw_repeats(runs: Runs) -> Any:
         (scenario,) = runs[0][0]["scenarios"]
         share = "weakest block, share of the bound"
         return {
-            "shares": sweep_figure(runs, LIFETIMES, LOAD_TIMES, scenario, "swarm_tps_over_optimal", share)
+            # in the place of the figure of one cell
+            "": sweep_figure(runs, LIFETIMES, LOAD_TIMES, scenario, "swarm_tps_over_optimal", share)
         }
     return repeats_figure(
         runs, scenario_panels(runs, "swarm_tps_over_optimal_mean"), "The same rules, several populations",

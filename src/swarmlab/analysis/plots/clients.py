@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from swarmlab.analysis.clients import SHOWN
 from swarmlab.analysis.plots.balance import TITLES
-from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption
+from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption, show_zero
 from swarmlab.analysis.stats import Estimate
 from swarmlab.analysis.style import style_of
 
@@ -37,7 +37,7 @@ def clients_figure(
     :param info: ``run.json``, for the caption
     :returns: None if there were no clients
     """
-    shown = {name: _with_clients(arms) for name, arms in scenarios.items() if _with_clients(arms)}
+    shown = {name: _with_clients(arms) for name, arms in scenarios.items() if has_clients(arms)}
     if not shown:
         return None
     lines = max(len(arms) for arms in shown.values())
@@ -70,6 +70,13 @@ def clients_figure(
     return figure
 
 
+def has_clients(arms: Mapping[str, Any]) -> bool:
+    """
+    :param arms: of one scenario, as in ``summary.json``
+    """
+    return bool(_with_clients(arms))
+
+
 def _with_clients(arms: Mapping[str, Any]) -> dict[str, Any]:
     return {arm: metrics for arm, metrics in arms.items() if "delivered_tps" in metrics}
 
@@ -94,7 +101,7 @@ def _draw_over_time(axes: Axes, arms: Mapping[str, Any], rows: list[Row]) -> Non
             markevery=slice(style.order % 6, None, 6), markersize=3.5,
             linewidth=1.6 if arm == "swarmlab" else 1.0, zorder=2 + style.order,
         )  # fmt: skip
-    axes.set_ylim(bottom=0)
+    show_zero(axes)
     axes.set_xlabel("simulated hours")
     draw_grid(axes)
 

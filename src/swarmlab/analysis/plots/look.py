@@ -19,6 +19,7 @@ LOOK: Any = {"font.size": 8, "axes.titlesize": 8.5, "axes.titleweight": "bold", 
 SMALL = 7  # points
 LETTERS_PER_INCH = 17.5  # of the caption
 LEGEND_ROW = 0.17  # inches
+BELOW_ZERO = 0.03  # of what is shown above it
 
 
 def provenance(info: Mapping[str, Any]) -> str:
@@ -66,6 +67,13 @@ def put_caption(figure: Figure, text: str, legend_inches: float = 0.0) -> None:
 def draw_grid(axes: Axes, axis: Any = "y") -> None:
     axes.grid(axis=axis, color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def show_zero(axes: Axes) -> None:
+    """From a little below nothing: a line that lies at 0, as in an outage, is not hidden by the axis. Of axes that
+    share their scale and have nothing below 0, once everything is drawn."""
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-BELOW_ZERO * top, top)
 
 
 def draw_estimate(

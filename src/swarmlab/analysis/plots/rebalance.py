@@ -9,7 +9,15 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption, put_legend
+from swarmlab.analysis.plots.look import (
+    LOOK,
+    SMALL,
+    draw_grid,
+    provenance,
+    put_caption,
+    put_legend,
+    show_zero,
+)
 from swarmlab.analysis.plots.rebalance_cost import blocks_figure, cost_figure
 from swarmlab.analysis.rebalance import ENDED, TIMELINE, Part, parts
 from swarmlab.analysis.style import style_of
@@ -87,6 +95,7 @@ def _throughput(
         below.set_xlim(left=min(low, first - MARGIN * (high - low)))
         above.set_title(TITLES[scenario], loc="left")
         below.set_xlabel(f"seconds since: {EVENT[scenario]}")
+    show_zero(grid[0, 0])
     grid[0, 0].set_ylabel("swarm throughput, tokens/s\n(weakest block, of what is announced and alive)")
     grid[1, 0].set_yticks(range(len(arms)), [style_of(arm).label for arm in arms])
     grid[1, 0].set_ylim(len(arms) - 0.4, -0.6)
@@ -115,7 +124,6 @@ def _draw_arm(axes: Axes, part: Part, arm: str, name: str = "swarm_tps") -> None
         linewidth=1.7 if arm == "swarmlab" else 1.1, zorder=2 + style.order,
     )  # fmt: skip
     draw_grid(axes)
-    axes.set_ylim(bottom=0)
 
 
 def _draw_bound(axes: Axes, mine: Sequence[Part]) -> None:
@@ -162,14 +170,26 @@ def _clients(found: Parts, scenarios: Sequence[str], arms: Sequence[str], info: 
                 _draw_delivered(axes, part, style_of(arm).color)
         grid[0, column].set_title(TITLES[scenario], loc="left")
         grid[-1, column].set_xlabel(f"seconds since: {EVENT[scenario]}")
-    grid[0, 0].set_ylim(bottom=0)  # shared by all, once everything is drawn
+    show_zero(grid[0, 0])
     figure.suptitle("Tokens that clients got")
     put_caption(
         figure,
-        "n = 1 swarm per arm; swarmlab's session in every arm. Hatched: some block was served by nobody. Ticks at the "
-        f"top: sessions that ended with an error or hung. {provenance(info)}",
+        "One run, n = 1 swarm per arm; swarmlab's session in every arm. Hatched: some block was served by nobody. "
+        f"{_broken_words(found, scenarios, arms)} {provenance(info)}",
     )
     return figure
+
+
+def _broken_words(found: Parts, scenarios: Sequence[str], arms: Sequence[str]) -> str:
+    mine = [found[name, arm] for name in scenarios for arm in arms if (name, arm) in found]
+    if any(_broken(part) for part in mine):
+        return "Ticks at the top: sessions that ended with an error or hung."
+    return "No session ended with an error or hung."
+
+
+def _broken(part: Part) -> list[float]:
+    """When sessions ended with an error or hung."""
+    return [row["t"] for row in part.rows["sessions"] if row["outcome"] not in ENDED]
 
 
 def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
@@ -183,7 +203,7 @@ def _draw_delivered(axes: Axes, part: Part, color: str) -> None:
         times, 0, 1, where=unserved, step="post", facecolor="none", edgecolor="0.7", hatch="////", linewidth=0,
         transform=across,
     )  # fmt: skip
-    broken = [row["t"] - zero_s for row in part.rows["sessions"] if row["outcome"] not in ENDED]
+    broken = [t - zero_s for t in _broken(part)]
     axes.plot(
         broken,
         [0.9] * len(broken),

@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from swarmlab.analysis.plots.look import SMALL, draw_grid, provenance, put_caption, put_legend
+from swarmlab.analysis.plots.repeats import Panel, arms_panels, scenario_panels
 from swarmlab.analysis.rebalance import SLOW_DISK, TIMELINE, Part
+from swarmlab.analysis.stats import estimate, finite
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
     from swarmlab.analysis.rebalance import History
 
 Parts = Mapping[tuple[str, str], Part]
+OUT, OUT_WORDS = "out_of_service_s", "seconds out of service"
+BELOW_BAR = 0.41  # lines below the middle of a bar
 # what a server that moved loaded, and how it is hatched
 LOADS = {"loaded: new to the server": None, "held already": "....", "held already, no-op": "/////"}
 
 
 def blocks_figure(history: History, found: Parts, arms: Sequence[str], info: Mapping[str, Any]) -> Figure:
-    """Block by time: announced throughput; framed: a server that moved; dotted: what was done to the swarm."""
+    """Block by time: announced throughput; framed: a server that moved; dotted, crossed: what was done to the swarm."""
     figure = Figure(figsize=(10.0, 0.9 + 1.55 * len(arms)), layout="constrained")
     grid = figure.subplots(len(arms), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
     image = None
@@ -40,16 +44,19 @@ def blocks_figure(history: History, found: Parts, arms: Sequence[str], info: Map
         image = _draw_blocks(axes, rows, zero_s, most)
         for name, part in mine.items():
             _draw_events(axes, part, zero_s, name)
+        _draw_deaths(axes, list(mine.values()), zero_s)
         axes.set_ylabel(f"{style_of(arm).label}\nblock")
     if image is not None:
         figure.colorbar(image, ax=list(grid), label="announced throughput, tokens/s", shrink=0.6)
     grid[-1].set_xlabel("seconds since the first scenario began")
-    figure.suptitle("Announced throughput of every block")
+    figure.suptitle("Every block's throughput as the DHT announces it")
     put_caption(
         figure,
-        "n = 1 swarm per arm. Above each: when a scenario begins. Dotted: the event of a scenario confirmed (records "
-        "gone; servers dead; wide server announced). Framed: blocks of a server that moved, for as long as it was out "
-        "of service; hatched: a no-op. Loading servers count as announced, as they do for petals. "
+        "One run, n = 1 swarm per arm. Above each: when a scenario begins. Dotted: the event of a scenario confirmed "
+        "(records gone; servers dead; wide server announced). Crosses: blocks of a server that is killed; its records "
+        "stay until they expire. Framed: blocks of a server that moved, for as long as it was out of service; hatched: "
+        "a no-op. Announced, not served: loading servers count, as they do for petals. White at the right: the arm's "
+        "last scenario is over. "
         f"{provenance(info)}",
     )
     return figure
@@ -96,31 +103,73 @@ def _draw_events(axes: Axes, part: Part, zero_s: float, scenario: str) -> None:
         )
 
 
+def _draw_deaths(axes: Axes, timeline: Sequence[Part], zero_s: float) -> None:
+    """A cross on each block of a server that is killed, where it had come to by then."""
+    spans = [row for part in timeline for row in part.rows["reloads"]]
+    for row in (row for part in timeline for row in part.rows["faults"]):
+        if (row["fault"], row["stage"], row["ok"]) != ("kill", "confirm", True):
+            continue
+        before = [one for one in spans if one["server"] == row["target"] and one["t"] <= row["t"]]
+        if before:
+            last = max(before, key=lambda one: one["t"])
+            middles = [block + 0.5 for block in range(last["new_start"], last["new_end"])]
+            t = row["t"] - zero_s
+            axes.plot(
+                [t] * len(middles), middles, color="white", linestyle="none", marker="x", markersize=3.5
+            )
+
+
 def cost_figure(
     found: Parts, summary: Mapping[str, Any], arms: Sequence[str], info: Mapping[str, Any]
 ) -> Figure:
-    """Blocks loaded, seconds out of service, and the move by two blocks from a slow disk."""
+    """Blocks loaded, seconds out of service, and the move by two blocks from a slow disk.
+
+    :param info: ``run.json``, with ``published`` where there are repeats of the run
+    """
     slow = summary["scenarios"].get(SLOW_DISK, {})
     over_all = summary["arms"]
     panels = 2 * bool(over_all) + bool(slow)
     title = _together([name for name in TIMELINE if any((name, arm) in found for arm in arms)])
     figure = Figure(figsize=(3.5 * max(1, panels), 2.9), layout="constrained")
     grid = iter(figure.subplots(1, max(1, panels), squeeze=False)[0])
+    repeats = info.get("published", ())
+    loaded, out = arms_panels(repeats, dict.fromkeys(("blocks_loaded", OUT), "")) if repeats else (None, None)
     if over_all:
-        _draw_loaded(next(grid), found, [arm for arm in arms if arm in over_all], title)
+        mine = [arm for arm in arms if arm in over_all]
+        _draw_loaded(axes := next(grid), found, mine, title)
+        _draw_repeats(axes, mine, loaded)
         _draw_bars(
-            next(grid), {arm: over_all[arm]["out_of_service_s"] for arm in arms if arm in over_all},
-            "seconds out of service, all moves", title,
-        )  # fmt: skip
+            axes := next(grid), {arm: over_all[arm][OUT] for arm in mine}, f"{OUT_WORDS}, all moves", title
+        )
+        _draw_repeats(axes, mine, out)
     if slow:
-        _draw_bars(
-            next(grid), {arm: slow[arm]["out_of_service_s"] for arm in arms if arm in slow},
-            "seconds out of service", _slow_title(found),
-        )  # fmt: skip
+        mine = [arm for arm in arms if arm in slow]
+        _draw_bars(axes := next(grid), {arm: slow[arm][OUT] for arm in mine}, OUT_WORDS, _slow_title(found))
+        titled = (one for one in scenario_panels(repeats, OUT) if one.title == SLOW_DISK.replace("_", " "))
+        _draw_repeats(axes, mine, next(titled, None))
     figure.suptitle("What reloads cost")
-    text = f"n = 1 swarm per arm. Servers that join are left out. {provenance(info)}"
+    several = (
+        "Ticks: each published run, where an arm was in several; the thick line: interval of 95 % of their median. "
+        if any(axes.collections for axes in figure.axes)
+        else ""
+    )
+    text = f"Bars: one run, n = 1 swarm per arm. {several}Servers that join are left out. {provenance(info)}"
     put_caption(figure, text, put_legend(figure, _kinds_of_loads(), 3) if over_all else 0.0)
     return figure
+
+
+def _draw_repeats(axes: Axes, arms: Sequence[str], panel: Panel | None) -> None:
+    """Under the bar of each arm that several published runs have: a tick for each, and their interval."""
+    for line, arm in enumerate(arms):
+        values = finite(panel.of(arm)) if panel else []
+        found = estimate(values)
+        if found is None or found.low is None or found.high is None:
+            continue
+        y = line + BELOW_BAR
+        axes.hlines(y, found.low, found.high, color="0.2", linewidth=2.2)
+        axes.plot(values, [y] * len(values), color="0.2", linestyle="none", marker="|", markersize=6)
+        right = axes.get_xlim()[1]
+        axes.set_xlim(right=max(right, 1.05 * max(values)))
 
 
 def _kinds_of_loads() -> list[Any]:

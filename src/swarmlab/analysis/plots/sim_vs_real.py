@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance, put_caption, put_legend
+from swarmlab.analysis.plots.look import LOOK, draw_grid, provenance, put_caption, put_legend, show_zero
 from swarmlab.analysis.sim_vs_real import REAL, SIMULATED
 from swarmlab.analysis.style import style_of
 
@@ -43,6 +43,7 @@ def agreement_figure(
             _draw_times(axes, [row for row in history["balance"] if row["arm"] == arm], arm)
             axes.tick_params(labelbottom=line == len(ordered) - 1)
         assert first is not None
+        show_zero(first)
         figure.axes[-1].set_xlabel("seconds since the first scenario began")
         for column, (metric, words) in enumerate(SHOWN):
             _draw_metric(figure.add_subplot(grid[:, 1 + column]), ordered, arms, metric, words)
@@ -86,7 +87,6 @@ def _draw_times(axes: Axes, rows: Sequence[Row], arm: str) -> None:
         linewidth=1.4,
     )  # fmt: skip
     axes.set_ylabel(f"{style.label}\ntokens/s")
-    axes.set_ylim(bottom=0)
     draw_grid(axes)
 
 
