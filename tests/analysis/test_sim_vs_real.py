@@ -88,6 +88,33 @@ def test_the_larger_of_both_tolerances_counts():
     assert verdicts(worlds(real=(2, 20.0)))["petals / out_of_service_s"] is Verdict.FAILS
 
 
+MEAN = {"moves": {"absolute": 9, "mean": {"absolute": 1, "relative": 0.5}}}
+
+
+@pytest.mark.parametrize(
+    ("real", "simulated", "verdict"),
+    [
+        (4, (1, 12), Verdict.FAILS),  # the real value lies between them, but their mean is 2.5 off
+        (4, (2, 10), Verdict.HOLDS),  # 2 off: half of the real value
+        (1, (1, 3), Verdict.HOLDS),  # 1 off
+        (1, (2, 3), Verdict.FAILS),
+        (0, (1, 1), Verdict.HOLDS),  # nothing to have a share of
+    ],
+)
+def test_the_mean_of_the_simulations_is_held_to_the_real_value(real, simulated, verdict):
+    arms = sim_vs_real.by_arm(worlds(real=(real, 9.0), simulated=[(moves, 9.0) for moves in simulated]))
+    found = {finding.name: finding for finding in sim_vs_real.check(arms, MEAN, {"arms": ["petals"]})}
+    assert found["petals / moves"].verdict is Verdict.HOLDS
+    assert found["petals / moves / mean"].verdict is verdict
+
+
+def test_a_tolerance_below_nothing_is_no_tolerance():
+    arms = sim_vs_real.by_arm(worlds())
+    for slack in ({"absolute": -1}, {"mean": {"relative": -1}}):
+        with pytest.raises(ValueError, match="at least 0"):
+            list(sim_vs_real.check(arms, {"moves": slack}, {"arms": ["petals"]}))
+
+
 def test_without_simulations_nothing_is_concluded():
     rows = worlds(simulated=())
     findings = list(sim_vs_real.check(sim_vs_real.by_arm(rows), WANTED, {"arms": ["petals", "recheck"]}))

@@ -195,9 +195,10 @@ def by_arm(history: History) -> dict[str, dict[str, Any]]:
 def check(
     arms: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Any], info: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """The real value lies within what the simulations give, widened by a tolerance.
+    """The real value lies within what the simulations give, widened by a tolerance; and their mean is near it.
 
-    :param wanted: metric to ``absolute`` and ``relative`` (to the mean of the simulations), whichever is more
+    :param wanted: metric to ``absolute`` and ``relative`` (to the mean of the simulations), whichever is more; below
+        ``mean`` the same two of how far that mean may be from the real value (``relative`` to that)
     :raises ValueError: if a tolerance is below 0
     """
     for arm in info["arms"]:
@@ -206,19 +207,35 @@ def check(
         for metric, slack in wanted.items():
             if measured:
                 yield _agree(f"{arm} / {metric}", metric, measured, slack)
+                if "mean" in slack:
+                    yield _mean_is_near(f"{arm} / {metric} / mean", metric, measured, slack["mean"])
 
 
-def _agree(name: str, metric: str, measured: Mapping[str, Any], slack: Mapping[str, float]) -> Finding:
+def _agree(name: str, metric: str, measured: Mapping[str, Any], slack: Mapping[str, Any]) -> Finding:
     real, mean = measured[f"{metric}_real"], measured[f"{metric}_simulated"]
     low, high = measured[f"{metric}_low"], measured[f"{metric}_high"]
     if None in (real, mean, low, high):
         return Finding(name, Verdict.UNKNOWN, "not available")
-    if any(value < 0 for value in slack.values()):
-        raise ValueError(f"{name}: tolerances are at least 0, got {dict(slack)}")
-    allowed = max(slack.get("absolute", 0.0), slack.get("relative", 0.0) * abs(mean))
+    allowed = _allowed(name, slack, mean)
     agrees = low - allowed <= real <= high + allowed
     words = f"real {real:.4g}, simulated {mean:.4g} ({low:.4g} to {high:.4g}), tolerance {allowed:.3g}"
     return Finding(name, Verdict.HOLDS if agrees else Verdict.FAILS, words)
+
+
+def _mean_is_near(name: str, metric: str, measured: Mapping[str, Any], slack: Mapping[str, float]) -> Finding:
+    real, mean = measured[f"{metric}_real"], measured[f"{metric}_simulated"]
+    if None in (real, mean):
+        return Finding(name, Verdict.UNKNOWN, "not available")
+    allowed = _allowed(name, slack, real)
+    words = f"real {real:.4g}, simulated {mean - real:+.3g}, at most {allowed:.3g} allowed"
+    return Finding(name, Verdict.HOLDS if abs(mean - real) <= allowed else Verdict.FAILS, words)
+
+
+def _allowed(name: str, slack: Mapping[str, Any], of: float) -> float:
+    absolute, relative = (slack.get(kind, 0.0) for kind in ("absolute", "relative"))
+    if min(absolute, relative) < 0:
+        raise ValueError(f"{name}: tolerances are at least 0, got {dict(slack)}")
+    return max(absolute, relative * abs(of))
 
 
 def _compared(metric: str, real: float | None, simulated: Sequence[float | None]) -> dict[str, float | None]:
