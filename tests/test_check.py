@@ -11,7 +11,6 @@ import yaml
 from swarmlab.check import judge, main
 from swarmlab.errors import BadInput
 from swarmlab.figures import main as figures
-from swarmlab.figures import publish
 from swarmlab.record.load import load_run
 from swarmlab.record.rundir import RunDir, Status
 from tests.analysis.histories import DEFAULT_SCENARIOS, default_run
@@ -242,13 +241,16 @@ def test_the_latest_run_can_be_judged_through_its_link(tmp_path):
     assert (load_run(path).summary() or {})["verdict"] == "holds"
 
 
-def test_published_tables_are_no_run_and_stay_as_they_are(tmp_path, capsys):
-    """They lack the raw record: a verdict of "unknown" would overwrite what the raw record gave."""
-    folder = publish([judged(tmp_path)], tmp_path / "results")
+def test_what_is_published_is_judged_by_its_tables_and_stays_as_it_is(tmp_path, capsys):
+    """It lacks the raw record: a verdict of "unknown" would overwrite what the raw record gave."""
+    assert figures(["--publish", str(judged(tmp_path)), "--results", str(tmp_path / "results")]) == 0
+    folder = tmp_path / "results" / "tables" / "failover"
     before = (folder / "summary.json").read_bytes()
-    assert main([str(folder)]) == 2
-    assert "published" in capsys.readouterr().err
+    assert main([str(folder)]) == 0
+    assert "claims" in capsys.readouterr().out
     assert (folder / "summary.json").read_bytes() == before
+    with pytest.raises(BadInput, match="history"):
+        judge(folder)
 
 
 def test_a_tree_of_published_results_is_judged_in_one_command(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Judge a stored run, or all that is published, again: ``python -m swarmlab.check RUN_DIR|results``."""
+"""Judge a stored run, or what is published, again: ``python -m swarmlab.check RUN_DIR|results|results/tables/NAME``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarmlab.analysis.tables import findings_table, tree_table
 from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.expected import read_expected
 from swarmlab.judges.registry import judge_of
-from swarmlab.judges.tree import check_tree
+from swarmlab.judges.tree import check_name, check_tree
 from swarmlab.record.inventory import check_inventory
 from swarmlab.record.load import DamagedRun, load_run, write_tables
 from swarmlab.record.rundir import write_json
@@ -78,9 +78,11 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
     except DamagedRun as error:
         raise BadInput("run_dir", str(run_dir), f"the folder of a readable run; {error}") from error
     if not run.is_raw:
-        published = "the folder of a run with its history; of published results the folder above tables/"
+        published = (
+            "the folder of a run with its history; what is published is checked in results/tables/NAME"
+        )
         raise BadInput("run_dir", str(run_dir), published)
-    judging = judge_of(run.info["exp"])
+    judging = judge_of(run.info["exp"], f"{Path(run_dir) / 'run.json'}: exp")
     measured = judging.measure(run, read_expected(run.info["exp"], expected))
     findings = (*measured.findings, *(assume(*entry) for entry in check_inventory(run)))
     summary = Summary(
@@ -104,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "path", type=Path, metavar="RUN_DIR|RESULTS",
-        help="the folder of a run, for example results/runs/failover/latest, or of published results",
+        help="the folder of a run, for example results/runs/failover/latest, of all that is published (results), or of "
+        "one of these (results/tables/failover)",
     )  # fmt: skip
     parser.add_argument(
         "--expected", type=Path, help="what a run must show (default: experiments/<exp>/expected.yaml)"
@@ -113,8 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     console = Console()
     try:
-        if (options.path / "tables").is_dir() and not (options.path / "run.json").exists():
-            return show_tree(options.path, console, everything=options.all)
+        if (results := _published(options.path)) is not None:
+            if options.expected is not None:
+                return refuse(BadInput("--expected", str(options.expected), "with the folder of a run only"))
+            return show_tree(*results, console, everything=options.all)
         summary = judge(options.path, expected=options.expected)
     except (BadInput, DamagedRun) as error:
         return refuse(error)
@@ -124,24 +129,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return summary.exit_code
 
 
-def show_tree(results: Path, console: Console, *, everything: bool = False) -> int:
+def _published(path: Path) -> tuple[Path, str | None] | None:
+    """A folder of published results, and the name where the path is that of one of them; None if it is neither."""
+    if not (path / "tables").is_dir():
+        return None
+    if not (path / "run.json").exists():
+        return path, None
+    whole = path.absolute()
+    one = not (path / "history").is_dir() and whole.parent.name == "tables"
+    return (path.parent.parent if path.parent.name else whole.parent.parent, whole.name) if one else None
+
+
+def show_tree(results: Path, name: str | None, console: Console, *, everything: bool = False) -> int:
     """Check published results and print a line for each; the exit code is that of the worst.
 
+    :param name: of the only one to check; None means all
     :raises BadInput, DamagedRun: if something cannot be read
     """
-    found = check_tree(results)
+    found = check_tree(results) if name is None else check_name(results, name)
     verdicts = {name: conclude(findings) for name, findings in found.items()}
     for findings in found.values() if everything else ():
         console.print(findings_table(findings))
     console.print(tree_table(found, verdicts))
     against = [
-        (name, one)
-        for name, findings in found.items()
+        f"{of} / {one}"
+        for of, findings in found.items()
         for one in findings
         if one.verdict is not Verdict.HOLDS
     ]
-    for name, finding in against:
-        console.print(f"  {name} / {finding}", markup=False, highlight=False)
+    for line in against:
+        console.print(f"  {line}", markup=False, highlight=False)
     verdict = worst(verdicts.values())
     console.print(f"verdict: {verdict.value}", style="bold")
     return EXIT_CODES[verdict]

@@ -34,10 +34,11 @@ JUDGES: dict[str, ModuleType] = {
 }
 
 
-def judge_of(exp: str) -> ModuleType:
+def judge_of(exp: str, field: str = "exp") -> ModuleType:
     """
+    :param field: where the name of the experiment stands
     :raises BadInput: if nobody judges this experiment
     """
     if exp not in JUDGES:
-        raise BadInput("run_dir", exp, f"a run of {', '.join(JUDGES)}")
+        raise BadInput(field, exp, f"one of {', '.join(JUDGES)}")
     return JUDGES[exp]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+CONFIG = "allowed: the settings of the run, a mapping in YAML"
+
+
 class DamagedRun(ValueError):
     """A stored file is not what was written; nothing should be concluded from the run."""
 
@@ -110,15 +113,19 @@ def load_run(path: Path | str, *, field: str = "run_dir") -> Run:
     if not (folder / "run.json").is_file():
         raise BadInput(field, str(path), "the folder of a run, with its run.json")
     info = read_json(folder / "run.json")
-    if not isinstance(info, dict) or not isinstance(info.get("exp"), str):
-        raise DamagedRun("run.json names no experiment")
+    if not isinstance(info, dict):
+        raise DamagedRun(f"{shown(folder / 'run.json')} is {info!r}; allowed: what a run writes, a mapping")
+    if not isinstance(info.get("exp"), str):
+        raise DamagedRun(
+            f"{shown(folder / 'run.json')}: exp is {info.get('exp')!r}; allowed: the name of an experiment"
+        )
     config_path = folder / "config.yaml"
     try:
         config = yaml.safe_load(config_path.read_text(encoding="utf-8")) if config_path.exists() else {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DamagedRun(f"config.yaml is no readable YAML{_where(error)}") from error
+        raise DamagedRun(f"{shown(config_path)} is no readable YAML{_where(error)}; {CONFIG}") from error
     if not isinstance(config, dict):
-        raise DamagedRun("config.yaml is not a mapping")
+        raise DamagedRun(f"{shown(config_path)} is {type(config).__name__}; {CONFIG}")
     return Run(folder.resolve(), info, config)
 
 
@@ -198,4 +205,10 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DamagedRun(f"{path.name} cannot be read: {error}") from error
+        raise DamagedRun(f"{shown(path)} cannot be read: {error}; allowed: a JSON file") from error
+
+
+def shown(path: Path) -> Path:
+    """As a user of this folder would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from swarmlab.errors import BadInput
-from swarmlab.record.load import DamagedRun, Run, load_run, read_json, write_tables
+from swarmlab.record.load import Run, load_run, write_tables
+from swarmlab.record.published_files import read_repeats, read_shown
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
@@ -129,15 +130,19 @@ def write_repeat(run: Run, target: Path) -> Path:
 def read_published(results: Path) -> Iterator[Published]:
     """Everything that is published, by name.
 
-    :raises DamagedRun: if a file cannot be read
+    :raises BadInput, DamagedRun: naming the file, if one lacks something or cannot be read
     """
     for path in sorted(results.glob("tables/*/run.json")):
-        kept = [read_json(one) for one in sorted(path.parent.glob("repeats/*.json"))]
-        try:
-            repeats = tuple((one["info"], one["summary"]) for one in kept)
-        except (KeyError, TypeError) as error:
-            raise DamagedRun(f"{path.parent.name}/repeats: a file without {error}") from error
-        yield Published(path.parent.name, load_run(path.parent), repeats)
+        yield read_one(path.parent)
+
+
+def read_one(folder: Path) -> Published:
+    """What is published in ``<results>/tables/<name>``.
+
+    :raises BadInput, DamagedRun: as :func:`read_published`
+    """
+    run = read_shown(folder)
+    return Published(folder.name, run, read_repeats(folder, run.info["exp"]))
 
 
 def most_alike(run: Run, published: Iterable[Published]) -> Published | None:
