@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from swarmlab.analysis.claim_costs import total_costs
 from swarmlab.analysis.claim_numbers import evaluate
 from swarmlab.analysis.claims import Number, makes, overrides_of, parse_claims
 from swarmlab.analysis.claims_tables import (
@@ -9,6 +10,7 @@ from swarmlab.analysis.claims_tables import (
     artifact_table,
     claims_table,
     command_of,
+    figures_by_name,
     numbers_table,
     runs_table,
 )
@@ -224,9 +226,45 @@ def test_a_cell_does_not_break_the_table():
 def test_a_claim_without_a_stored_run_says_so():
     alone = parse_claims([{name: value for name, value in CLAIM.items() if name != "published"}], "x")
     stored = parse_claims([{**CLAIM, "published": "failover"}], "x")
-    for make in (claims_table, artifact_table):
+    for make in (claims_table, lambda claims, worlds: artifact_table(claims, worlds, {})):
         assert "not published" in make(alone, {})
         assert "not published" not in make(stored, {})
+
+
+def test_the_evidence_of_a_claim_is_its_own_table_and_its_own_figures():
+    names = ["failover", "failover_all"]
+    stems = ["failover_all_outcomes", "failover", "failover_all", "failover_outcomes", "other"]
+    figures = figures_by_name(stems, names)
+    assert figures == {
+        "failover": ["failover", "failover_outcomes"],
+        "failover_all": ["failover_all", "failover_all_outcomes"],
+    }
+    row = artifact_table(parse_claims([CLAIM], "x"), {}, figures).splitlines()[2]
+    assert row.endswith(
+        "| [failover](../results/tables/failover/); figures: [main](../results/figures/failover.png), "
+        "[outcomes](../results/figures/failover_outcomes.png) |"
+    )
+
+
+def costs(*typed):
+    rows = [{**CLAIM, "command": command, "time": time, "disk": disk} for command, time, disk in typed]
+    return total_costs(parse_claims(rows, "x"))
+
+
+def test_the_costs_of_all_commands_are_summed_up_each_once():
+    told = costs(
+        ("make run A=1", "15 min (seconds on a stored run)", "10 MB (0.4 GB for the model)"),
+        ("make run", "30 s", "1 MB"),
+        ("make run", "30 s", "1 MB"),
+    )
+    assert told == "All 2 commands, one after another: about 16 min and 411 MB."
+    assert "about 1 h 30 min and 2.0 GB" in costs(("make run", "1.5 h", "2 GB"))
+
+
+@pytest.mark.parametrize(("time", "disk"), [("long", "1 MB"), ("1 min", "much")])
+def test_costs_that_are_no_amounts_are_bad_input(time, disk):
+    with pytest.raises(BadInput, match="claims: "):
+        costs(("make run", time, disk))
 
 
 def test_every_run_is_listed_with_its_command_commit_seed_and_host():
@@ -242,6 +280,16 @@ def test_every_run_is_listed_with_its_command_commit_seed_and_host():
     ):
         assert part in text
     assert command_of(INFO) == "python -m swarmlab.run +exp=failover 'arms=[petals,swarmlab]'"
+
+
+def test_a_comparison_with_a_stored_run_names_it():
+    """As typed otherwise it would start a new swarm; publishing takes folders out of the overrides."""
+    compared = {"overrides": ["+exp=sim_vs_real"], "compared_with": {"id": "run7", "git": None}}
+    stored = "rebalance.run_dir=results/runs/rebalance/run7"
+    assert command_of(compared) == f"python -m swarmlab.run +exp=sim_vs_real {stored}"
+    own = {**compared, "overrides": ["rebalance.run_dir=elsewhere"]}
+    assert command_of(own) == "python -m swarmlab.run rebalance.run_dir=elsewhere"
+    assert command_of({**compared, "compared_with": None}) == "python -m swarmlab.run +exp=sim_vs_real"
 
 
 def test_of_a_multirun_the_first_job_counts():

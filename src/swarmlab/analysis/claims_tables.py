@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from swarmlab.analysis.claim_costs import total_costs
 from swarmlab.analysis.claim_numbers import MISSING, Cells, evaluate
 from swarmlab.analysis.claims import experiment_of, makes
 from swarmlab.errors import BadInput
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from swarmlab.analysis.claims import Claim, Number
 
 NOT_THERE = "not in this run"
+STORED = "rebalance.run_dir="  # the override of +exp=sim_vs_real
 NOT_PUBLISHED = "not published"  # a claim without a stored run behind it
 
 
@@ -32,22 +34,45 @@ def claims_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def artifact_table(claims: Iterable[Claim], worlds: Mapping[str, str]) -> str:
-    """Markdown for the artifact appendix: the same with tolerance and evidence."""
+def artifact_table(
+    claims: Sequence[Claim], worlds: Mapping[str, str], figures: Mapping[str, Sequence[str]]
+) -> str:
+    """Markdown for the artifact appendix: the same with tolerance and evidence, and what all of it takes.
+
+    :param figures: what is published, by name, to the stems of its figures
+    """
     lines = [
         "| # | claim | world | command | time | disk | expected | tolerance | stored evidence |",
         "|--" * 9 + "|",
     ]
-    for index, one in enumerate(claims, start=1):
-        evidence = (
-            f"[{one.published}](../results/README.md#published-runs)" if one.published else NOT_PUBLISHED
-        )
-        lines.append(
-            f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
-            f"| {one.time} | {one.disk} | {_cell(one.expected)} "
-            f"| {_cell(one.tolerance)} | {evidence} |"
-        )
-    return "\n".join(lines)
+    lines += [
+        f"| {index} | {_cell(one.claim)} | {_world(one, worlds)} | `{one.command}` "
+        f"| {one.time} | {one.disk} | {_cell(one.expected)} "
+        f"| {_cell(one.tolerance)} | {_evidence(one.published, figures)} |"
+        for index, one in enumerate(claims, start=1)
+    ]
+    return "\n".join([*lines, "", total_costs(claims)])
+
+
+def _evidence(name: str | None, figures: Mapping[str, Sequence[str]]) -> str:
+    """Links from ``docs/`` to the tables of what is published, and to each of its figures."""
+    if name is None:
+        return NOT_PUBLISHED
+    drawn = ", ".join(
+        f"[{stem.removeprefix(name).lstrip('_') or 'main'}](../results/figures/{stem}.png)"
+        for stem in figures.get(name, ())
+    )
+    return f"[{name}](../results/tables/{name}/)" + (f"; figures: {drawn}" if drawn else "")
+
+
+def figures_by_name(stems: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """What is published to the stems of its figures, ``NAME`` and ``NAME_*``; of two names the longer one has them."""
+    found: dict[str, list[str]] = {}
+    for stem in sorted(stems):
+        fitting = [name for name in names if stem == name or stem.startswith(f"{name}_")]
+        if fitting:
+            found.setdefault(max(fitting, key=len), []).append(stem)
+    return found
 
 
 def _world(claim: Claim, worlds: Mapping[str, str]) -> str:
@@ -98,8 +123,12 @@ def runs_table(published: Mapping[str, Runs]) -> str:
 
 
 def command_of(info: Mapping[str, Any]) -> str:
-    """The command that makes such a run, from the overrides that it was started with."""
-    words = [f"'{one}'" if set(one) & set("[]{} ") else one for one in info["overrides"]]
+    """The command that makes such a run, from the overrides that it was started with; where it took a stored run of
+    +exp=rebalance instead of starting a swarm, with that run."""
+    overrides, stored = list(info["overrides"]), (info.get("compared_with") or {}).get("id")
+    if stored and not any(one.startswith(STORED) for one in overrides):  # publishing takes folders out
+        overrides.append(f"{STORED}results/runs/rebalance/{stored}")
+    words = [f"'{one}'" if set(one) & set("[]{} ") else one for one in overrides]
     return " ".join(["python -m swarmlab.run", *words])
 
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import yaml
 
 from swarmlab.analysis.claims import parse_claims
-from swarmlab.analysis.claims_tables import artifact_table, claims_table, numbers_table, runs_table
+from swarmlab.analysis.claims_tables import (
+    artifact_table,
+    claims_table,
+    figures_by_name,
+    numbers_table,
+    runs_table,
+)
 from swarmlab.errors import BadInput
 from swarmlab.judges.registry import JUDGES
 from swarmlab.record.published import read_published
@@ -30,9 +36,10 @@ from a stored run, and a test makes this file again and compares.
 
 `real` is a swarm of processes, `simulated` is computed, `paper` is quoted. Numbers over several scenarios or runs are
 medians with a bootstrap interval of 95 %; n says over how many: runs, or scenarios (each the median of its runs), or
-the repeats within one run. Of a simulation over several populations they are means, with n populations. With n below five
-an interval is hardly more than the range; "n = 1" is a single one and says nothing about the spread. A ratio pairs each number with the other arm's in the same run and
-scenario, or the same population; a repeat of some arms counts for those. Times are of two shared cores: read ratios.
+the repeats within one run. Of a simulation over several populations they are means, with n populations. With n below
+five an interval is hardly more than the range; "n = 1" is a single one and says nothing about the spread. A ratio
+pairs each number with the other arm's in the same run and scenario, or the same population; a repeat of some arms
+counts for those. Times are of two shared cores: read ratios.
 How everything is measured is said in [docs/method.md](../docs/method.md).
 
 ## Claims
@@ -91,10 +98,13 @@ def results_readme(results: Path, claims: list[Claim]) -> str:
 
 def documents(claims: list[Claim], root: Path = ROOT) -> dict[Path, str]:
     """The files with a table of claims between two marks, as they must be."""
-    worlds = {one.run.info["exp"]: str(one.run.info["world"]) for one in read_published(root / "results")}
+    published = list(read_published(root / "results"))
+    worlds = {one.run.info["exp"]: str(one.run.info["world"]) for one in published}
+    stems = [path.stem for path in (root / "results" / "figures").glob("*.png")]
+    figures = figures_by_name(stems, [one.name for one in published])
     tables = {
         root / "README.md": claims_table(claims, worlds),
-        root / "docs" / "artifact.md": artifact_table(claims, worlds),
+        root / "docs" / "artifact.md": artifact_table(claims, worlds, figures),
     }
     return {path: _between(path.read_text(encoding="utf-8"), table, path) for path, table in tables.items()}
 
