@@ -123,10 +123,35 @@ def test_recovery_is_what_the_arm_measured_split_into_its_stages():
 
 
 def test_an_arm_that_measures_nothing_is_timed_from_the_fault_to_its_first_right_token():
-    metrics = measured(run("issue_patch", recovery_s=5.0, wrong=(AT_TOKEN, AT_TOKEN + 1)), "issue_patch")
-    assert metrics["recovery_s_median"] == pytest.approx(5.4)
-    assert metrics["recovery_over_floor"] == pytest.approx(5.4 / 0.09)
+    metrics = measured(run("issue_patch", recovery_s=5.0), "issue_patch")
+    assert metrics["fault_to_correct_s"] == metrics["recovery_s_median"] == pytest.approx(5.2)
+    assert metrics["recovery_over_floor"] == pytest.approx(5.2 / 0.09)
     assert metrics["detect_s"] is None
+
+
+@pytest.mark.parametrize("changes", [{"wrong": (AT_TOKEN, AT_TOKEN + 1)}, {"noise": 1.0}])
+def test_a_session_that_ends_wrong_has_no_right_token_after_its_failure(changes):
+    """Single tokens that come out right by chance, and all of them with other hidden states, mend nothing."""
+    metrics = measured(run("issue_patch", recovery_s=5.0, **changes), "issue_patch")
+    assert metrics["outcome"] == "wrong"
+    assert metrics["fault_to_correct_s"] is None
+    assert metrics["recovery_s_median"] is None
+
+
+def test_a_failure_that_nothing_right_came_after_is_not_hidden_by_one_that_was_survived():
+    history = run("issue_patch", recovery_s=5.0, outcome="exception", tokens=AT_TOKEN + 3, error="E: no")
+    history.fault("issue_patch", "kill_last", 150.0, AT_TOKEN + 3)
+    for row in history.rows["faults"][-4:]:
+        row["target"] = "b"
+    metrics = measured(history, "issue_patch")
+    assert metrics["failures_injected"] == 2
+    assert metrics["fault_to_correct_s"] is None
+
+
+def test_over_scenarios_too_one_that_never_recovered_counts():
+    metrics = summarise(measure(default_run().evidence()))["arms"]
+    assert metrics["petals"]["fault_to_correct_s"] is None
+    assert metrics["swarmlab"]["fault_to_correct_s"] is not None
 
 
 def test_a_missing_floor_leaves_the_ratio_unknown():
@@ -176,7 +201,7 @@ def test_an_arm_is_summed_over_its_scenarios():
     assert arms["issue_patch"]["outcomes"] == {"identical": 3, "wrong": 3}
     assert arms["swarmlab"]["sessions"] == arms["swarmlab"]["failures_injected"] == 6
     assert arms["petals"]["tokens_identical_ratio"] == pytest.approx((5 * AT_TOKEN + TOKENS) / (6 * TOKENS))
-    assert arms["issue_patch"]["recovery_s_p95"] > arms["issue_patch"]["recovery_s_median"]
+    assert arms["issue_patch"]["recovery_s_median"] == pytest.approx(5.2)  # of those that are right
 
 
 def test_the_controls_are_not_compared_arms():

@@ -192,6 +192,22 @@ def test_the_fault_hits_the_server_that_this_client_uses(history):
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "point", "in_chain"),
+    [
+        ("last", at("a", "c"), True),
+        ("spare", at("a", "c"), False),
+        ("b", at("a", "c"), False),
+        ("last", at("c", span="last"), True),  # only the one that is about to be asked is told of
+        ("b", at("c", span="last"), None),
+    ],
+)
+def test_a_fault_says_whether_the_client_used_the_server(history, target, point, in_chain):
+    spec = replace(KILL, target=target, at_span=point["span"])
+    arm_run(FakeSwarm([point, *map(step, range(3)), DONE]), history, faults=(spec,)).run()
+    assert {row["in_chain"] for row in history.of("faults")} == {in_chain}
+
+
 def test_a_client_is_asked_to_wait_once_per_fault_point(history):
     first = replace(KILL, target="first")
     swarm = FakeSwarm([at("a", "b"), *map(step, range(3)), DONE])

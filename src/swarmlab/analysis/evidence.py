@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from swarmlab.analysis import metrics
+from swarmlab.analysis.failures_met import FailureMet, failures_met
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,11 @@ class Part:
     def confirmed(self) -> list[Row]:
         """The confirmed faults that took a server away."""
         return metrics.confirmed_failures(self.rows("faults"))
+
+    @cached_property
+    def failures(self) -> list[FailureMet]:
+        """Those faults that the client met."""
+        return failures_met(self.rows("faults"), self.steps, self.reference.tokens)
 
     @cached_property
     def outcome(self) -> Row | None:

@@ -22,7 +22,10 @@ STAGES = ("detect_s", "reroute_s", "connect_s", "replay_s")
 
 @dataclass
 class Session:
-    """One arm in one scenario. Lists hold one number per failure."""
+    """One arm in one scenario. Lists hold one number per failure.
+
+    :param to_correct: None for a failure after which there was no right token
+    """
 
     outcome: str | None
     why: str
@@ -33,7 +36,7 @@ class Session:
     ids_expected: int | None
     diff: float | None
     diff_plain: float | None
-    to_correct: list[float]
+    to_correct: list[float | None]
     recoveries: list[float]
     floor_s: float | None
     stall_s: float | None
@@ -61,9 +64,14 @@ def measure_part(part: Part) -> Session:
 
     Its recovery is what the arm measured (``failovers``) or else the time from the fault to the end of the first
     correct step after it. The latter is kept for every arm as ``to_correct``: only it compares arms by one clock.
+
+    Only failures that the client met are timed (:mod:`swarmlab.analysis.failures_met`). A right token needs right
+    hidden states, too. They are saved for the session as a whole, so a session whose tokens or hidden states are not
+    right to where it ended has no right token after any failure: one that comes by chance heals nothing.
     """
     reference = part.reference.tokens
-    to_correct = finite(metrics.seconds_to_correct(part.steps, fault, reference) for fault in part.confirmed)
+    stayed_right = stays_right(part)
+    to_correct = [failure.to_correct_s if stayed_right else None for failure in part.failures]
     failovers = metrics.recoveries(part.rows("failovers"))
     floors = part.rows("floors") or part.evidence.rows("floors", part.scenario)
     outcome, why = judge_outcome(part)
@@ -78,9 +86,9 @@ def measure_part(part: Part) -> Session:
         diff=_diff(part, part.reference),
         diff_plain=_diff(part, part.plain),
         to_correct=to_correct,
-        recoveries=finite(row["total_s"] for row in failovers) if failovers else to_correct,
+        recoveries=finite(row["total_s"] for row in failovers) if failovers else finite(to_correct),
         floor_s=metrics.floor_seconds(floors),
-        stall_s=metrics.stall_seconds(part.steps, part.confirmed),
+        stall_s=metrics.stall_seconds(part.steps, [failure.first for failure in part.failures]),
         stages={name: finite(row.get(name) for row in failovers) for name in STAGES},
         decode_seconds=finite(row["seconds"] for row in part.steps if row["phase"] == "decode"),
         error=part.outcome.get("error") if part.outcome else None,
@@ -100,6 +108,13 @@ def judge_outcome(part: Part) -> tuple[str | None, str]:
         right = metrics.identical_tokens(part.tokens, part.reference.tokens)
         return "wrong", f"{right} of {sum(map(len, part.reference.tokens))} tokens are right"
     return _judge_hidden(part)
+
+
+def stays_right(part: Part) -> bool:
+    """Whether everything that the session produced, up to where it ended, is shown to be right."""
+    reference, diff = part.reference.tokens, _diff(part, part.reference)
+    known = bool(reference) and diff is not None and diff <= part.allowed_diff
+    return known and part.tokens == reference[: len(part.tokens)]
 
 
 def _judge_hidden(part: Part) -> tuple[str | None, str]:
@@ -150,7 +165,9 @@ def metrics_of(sessions: Sequence[Session]) -> dict[str, Any]:
         "recovery_s_median": median(recoveries),
         "recovery_s_p95": quantile(recoveries, 0.95),
         "recovery_over_floor": median(ratio for session in sessions for ratio in session.over_floor),
-        "fault_to_correct_s": median(seconds for session in sessions for seconds in session.to_correct),
+        "fault_to_correct_s": _median_of_all(
+            [seconds for session in sessions for seconds in session.to_correct]
+        ),
         **stages,
         "floor_s": median(session.floor_s for session in sessions),
         "stall_s": _largest(session.stall_s for session in sessions),
@@ -185,6 +202,11 @@ def _diff(part: Part, other: Part) -> float | None:
         return None
     ended_early = part.outcome is not None and part.outcome["outcome"] in ENDED_EARLY
     return metrics.max_abs_diff(part.hidden, other.hidden, prefix=ended_early)
+
+
+def _median_of_all(values: Sequence[float | None]) -> float | None:
+    """None if one of them is None: a median of the others would hide what never came."""
+    return None if None in values else median(values)
 
 
 def _largest(values: Any) -> float | None:

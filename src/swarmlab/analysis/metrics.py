@@ -92,7 +92,7 @@ def recoveries(failovers: Sequence[Row]) -> list[Row]:
 def seconds_to_correct(steps: Sequence[Row], confirmed: Row, reference: Tokens) -> float | None:
     """From a fault to the end of the first step after it with the right tokens; None if none has.
 
-    :param confirmed: as ``confirmed_failures`` gives it
+    :param confirmed: as ``confirmed_failures`` gives it; several failures at once: the first
     """
     first = confirmed.get("at_token") or 0
     for row in sorted(steps, key=lambda row: row["t"]):

@@ -45,10 +45,11 @@ class ArmFaults:
         target = self._target(spec, chain, is_place=is_place)
         if spec.fault in ENDS_A_SESSION:
             self._fallen.append(target)
+        in_chain = True if target in chain else None if is_place else False
         if spec.after_s is None:
-            self._inject(spec, target)
+            self._inject(spec, target, in_chain=in_chain)
         else:  # the client goes on and meets the fault, or its end, in its own time
-            timer = threading.Timer(spec.after_s, self._inject, (spec, target))
+            timer = threading.Timer(spec.after_s, self._inject, (spec, target), {"in_chain": in_chain})
             self._timers.append(timer)
             timer.start()
 
@@ -98,7 +99,8 @@ class ArmFaults:
         except ValueError as error:
             raise SwarmFailed(f"{self.about}: {error}") from None
 
-    def _inject(self, spec: FaultSpec, target: str) -> None:
+    def _inject(self, spec: FaultSpec, target: str, *, in_chain: bool | None) -> None:
+        """:param in_chain: whether the client used the server when the fault was due; None where that is not known"""
         server = self.swarm.servers[target]
         span = server.span
         about = {
@@ -108,6 +110,7 @@ class ArmFaults:
             "span_start": span.start if span else None,
             "span_end": span.end if span else None,
             "at_token": spec.before_token,
+            "in_chain": in_chain,
         }
         fault = ProcessFault(
             spec.fault,

@@ -68,9 +68,9 @@ def draw_latency(axes: Axes, evidence: Evidence, scenario: str, arms: Mapping[st
     title, crossed = scenario.replace("_", " "), 0
     parts = [evidence.part(scenario, arm) for arm in sorted(arms, key=lambda arm: style_of(arm).order)]
     for part in parts:
-        if not part.confirmed:
+        if not part.failures:
             continue
-        title = f"{scenario.replace('_', ' ')}: {_what_failed(part.confirmed[0])}"
+        title = f"{scenario.replace('_', ' ')}: {_what_failed(part.failures[0].first)}"
         _draw_steps(axes, part)
         _mark_end(axes, part)
         crossed += _mark_wrong(axes, part, crossed)
@@ -151,7 +151,7 @@ def _mark_end(axes: Axes, part: Part) -> None:
     if part.outcome is None or part.outcome["outcome"] not in ENDED_EARLY:
         return
     last = part.steps[-1] if part.steps else None
-    since_s = max(part.confirmed[0]["t"], last["t"] if last else 0.0)
+    since_s = max(part.failures[0].first["t"], last["t"] if last else 0.0)
     x, waited_s = (_since_failure(last, part) + 1 if last else 0), max(part.outcome["t"] - since_s, 1e-3)
     style = style_of(part.arm)
     if last is not None:
@@ -170,7 +170,7 @@ def _mark_end(axes: Axes, part: Part) -> None:
 
 
 def _since_failure(row: Row, part: Part) -> int:
-    return row["token"] - (part.confirmed[0]["at_token"] or 0)
+    return row["token"] - (part.failures[0].first["at_token"] or 0)
 
 
 def _visible(row: Row, part: Part) -> bool:
