@@ -46,10 +46,10 @@ class Grid:
     columns: list[Column]
     rows: list[list[str]]
 
-    @property
-    def grouped(self) -> bool:
-        """Whether rows without a first word belong to the row above."""
-        return any(row and not row[0] for row in self.rows)
+    @staticmethod
+    def begins(row: list[str]) -> bool:
+        """Whether a row is the heading of those below it: words in its first cell only."""
+        return len(row) > 1 and bool(row[0]) and not any(row[1:])
 
 
 def write_report(run_dir: Path | str, path: Path | None = None) -> Path:

@@ -105,7 +105,7 @@ def _draw_events(axes: Axes, part: Part, zero_s: float, scenario: str) -> None:
 
 def _draw_deaths(axes: Axes, timeline: Sequence[Part], zero_s: float) -> None:
     """A cross on each block of a server that is killed, where it had come to by then."""
-    spans = [row for part in timeline for row in part.rows["reloads"]]
+    spans = [row for part in timeline for row in part.rows["reloads"] if row.get("completed", True)]
     for row in (row for part in timeline for row in part.rows["faults"]):
         if (row["fault"], row["stage"], row["ok"]) != ("kill", "confirm", True):
             continue
