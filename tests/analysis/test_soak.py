@@ -7,17 +7,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from swarmlab.analysis.plots.soak import draw_client
-from swarmlab.analysis.soak import (
-    Evidence,
-    Trace,
-    away,
-    compare,
-    compare_forced,
-    false_alarms,
-    growth,
-    leaked,
-    measure,
-)
+from swarmlab.analysis.soak import Evidence, away, false_alarms, growth, leaked, measure
+from swarmlab.analysis.soak_compare import Trace, compare, compare_forced
+from swarmlab.analysis.soak_sessions import is_identical, tokens_wrong, wrong_by_ids
 from swarmlab.analysis.stalls import measure_stalls, waits
 
 
@@ -201,6 +193,42 @@ def test_a_wait_is_for_a_session_that_opens_or_for_a_late_reply_but_not_for_a_se
 def test_a_soak_without_stalls_has_no_seconds_of_them():
     found = measure_stalls([], {"opening": [], "late": []})
     assert (found["all_stalls"], found["all_stall_s_p99"]) == (0, None)
+
+
+RIGHT = {
+    "outcome": "identical", "tokens_wrong": 0, "max_abs_diff": 1e-5, "allowed_diff": 3e-4,
+    "token_ids": [[3, 4], [5, 6]], "reference_ids": [[3, 4], [5, 6]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong", "identical"),
+    [
+        ({}, 0, True),
+        ({"token_ids": [[3, 4], [5, 7]]}, 1, False),
+        ({"token_ids": [[3, 4], [5]]}, 2, False),
+        ({"token_ids": [[3, 4]]}, 0, False),
+        ({"token_ids": [[3, 4], [5, 7]], "ties": 1}, 0, True),
+        ({"tokens_wrong": 2}, 2, False),
+        ({"max_abs_diff": 1e-2}, 0, False),
+        ({"outcome": "exception", "tokens_wrong": None, "token_ids": [[3, 4]], "max_abs_diff": None}, 0, False),
+    ],
+)  # fmt: skip
+def test_a_session_is_judged_by_its_ids_and_not_by_what_its_client_says(changes, wrong, identical):
+    row = {**RIGHT, **changes}
+    assert (tokens_wrong(row), is_identical(row)) == (wrong, identical)
+
+
+def test_of_a_record_without_ids_the_count_of_the_client_is_all_there_is():
+    row = {name: value for name, value in RIGHT.items() if not name.endswith("_ids")}
+    assert wrong_by_ids(row) is None
+    assert (tokens_wrong(row), is_identical(row)) == (0, True)
+
+
+def test_wrong_ids_that_a_client_does_not_count_make_a_soak_wrong():
+    history = {"sessions": [session(1), {**session(2), **RIGHT, "token_ids": [[3, 4], [5, 7]]}]}
+    found = measure(Evidence(history))["swarmlab"]
+    assert (found["tokens_wrong"], found["sessions_not_identical"]) == (1, 1)
 
 
 def test_all_of_it_together():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from swarmlab.analysis.soak_sessions import tokens_wrong
 from swarmlab.analysis.stats import finite
 
 Row = dict[str, Any]
@@ -142,7 +143,7 @@ def _clients(sessions: Sequence[Row], n_moves: int) -> Row:
         "sessions_broken": len(broken),
         "sessions_broken_per_move": len(broken) / n_moves if n_moves else None,
         "tokens": sum(row["tokens"] or 0 for row in sessions),
-        "tokens_wrong": sum(row["tokens_wrong"] or 0 for row in sessions),
+        "tokens_wrong": sum(tokens_wrong(row) for row in sessions),
         "recoveries": sum(row["recoveries"] or 0 for row in sessions),
         "stalls": len(stalls),
         "stall_s_total": float(sum(stalls)),

@@ -1,84 +1,22 @@
-"""What a soak shows: sessions compared step by step, stalls, false alarms, leaks. Pure."""
+"""What a soak shows: sessions, stalls, false alarms, leaks. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from swarmlab.analysis import metrics
+from swarmlab.analysis.soak_sessions import is_identical, tokens_wrong
 from swarmlab.analysis.stalls import measure_stalls, waits
 from swarmlab.analysis.stats import finite, median
 
 TAKEN_AWAY = ("kill", "stop")  # faults after which a client must go elsewhere
 ALARMS = ("hung", "stuck")  # causes that only a late reply speaks for
 WARM_UP_SHARE = 0.25  # of a client's sessions: memory is still being filled for the first time
-
-
-@dataclass
-class Trace:
-    """What every step of a session gave.
-
-    :param hidden: per step [rows, tokens, hidden]
-    :param token_ids: per step the predicted id of each row
-    :param sequences: what petals' own generate returned, if it was used
-    :param fed: per step the arguments of the session's ``step``, if they were kept
-    """
-
-    hidden: list[np.ndarray]
-    token_ids: list[np.ndarray]
-    sequences: np.ndarray | None
-    fed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
-
-
-def compare(trace: Trace, plain: Trace, tolerance: float) -> dict[str, Any]:
-    """A session against the same one without a swarm, as far as it came.
-
-    :param tolerance: largest difference of hidden states of size 1
-    :returns: ``tokens``, ``tokens_expected``, ``tokens_wrong``, ``max_abs_diff`` (None if shapes differ),
-        ``allowed_diff``, ``identical`` (the whole of it is right)
-    """
-    steps = list(zip(trace.token_ids, plain.token_ids, strict=False))
-    wrong = sum(_wrong_ids(got, right) for got, right in steps)
-    if trace.sequences is not None and plain.sequences is not None:
-        wrong += _wrong_ids(trace.sequences, plain.sequences)
-    sizes = [metrics.root_mean_square(hidden) for hidden in plain.hidden]
-    allowed = tolerance * max(1.0, *sizes, 1.0)
-    diffs = [metrics.max_abs_diff(got, right) for got, right in zip(trace.hidden, plain.hidden, strict=False)]
-    known = [diff for diff in diffs if diff is not None]
-    diff = max(known, default=None) if len(known) == len(diffs) else None
-    complete = len(trace.token_ids) == len(plain.token_ids)
-    return {
-        "tokens": sum(ids.size for ids in trace.token_ids),
-        "tokens_expected": sum(ids.size for ids in plain.token_ids),
-        "tokens_wrong": wrong,
-        "max_abs_diff": diff,
-        "allowed_diff": allowed,
-        "identical": complete and wrong == 0 and diff is not None and diff <= allowed,
-    }
-
-
-def compare_forced(trace: Trace, forced: Trace, tolerance: float) -> dict[str, Any]:
-    """A session against the plain model that was fed the very same inputs, step by step: for a text that took another
-    way than the plain model's own.
-
-    Where hidden states are equal within the tolerance and predicted ids are not, the two best were that close: a tie,
-    and no wrong token. Without a tie another text is wrong, whatever the hidden states say.
-
-    :param forced: of the plain model with the inputs of ``trace``; without sequences
-    :returns: as ``compare``, and ``ties``
-    """
-    found = compare(Trace(trace.hidden, trace.token_ids, None), forced, tolerance)
-    right = found["max_abs_diff"] is not None and found["max_abs_diff"] <= found["allowed_diff"]
-    ties = found["tokens_wrong"] if right else 0
-    return {**found, "ties": ties, "tokens_wrong": found["tokens_wrong"] - ties, "identical": ties > 0}
-
-
-def _wrong_ids(got: np.ndarray, right: np.ndarray) -> int:
-    return int((got != right).sum()) if got.shape == right.shape else int(right.size)
 
 
 @dataclass(frozen=True)
@@ -154,13 +92,13 @@ def _arm(evidence: Evidence, arm: str) -> dict[str, Any]:
     return {
         "sessions": len(sessions),
         "outcomes": dict(Counter(row["outcome"] for row in sessions)),
-        "sessions_not_identical": sum(row["outcome"] != "identical" for row in sessions),
+        "sessions_not_identical": sum(not is_identical(row) for row in sessions),
         "failures_survived": sum(row["recoveries"] or 0 for row in ended),
         "sessions_with_failures": sum(bool(row["recoveries"]) for row in ended),
         "steps": steps,
         "steps_per_s": steps / elapsed_s if elapsed_s else None,
         "tokens": sum(row["tokens"] or 0 for row in sessions),
-        "tokens_wrong": sum(row["tokens_wrong"] or 0 for row in sessions),
+        "tokens_wrong": sum(tokens_wrong(row) for row in sessions),
         "ties": sum(row.get("ties") or 0 for row in sessions),
         "max_abs_diff": max(finite(row["max_abs_diff"] for row in sessions), default=None),
         "step_s_median": median(row["step_s_median"] for row in sessions),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,12 @@ from swarmlab.bridge import compat
 
 compat.apply()
 
-from swarmlab.analysis.soak import compare, compare_forced  # noqa: E402
+from swarmlab.analysis.soak_compare import compare, compare_forced  # noqa: E402
+from swarmlab.analysis.soak_sessions import wrong_by_ids  # noqa: E402
 from swarmlab.bridge.clients.soak import SoakClient, Traced  # noqa: E402
 from swarmlab.bridge.inference.local_session import LocalSession  # noqa: E402
 from swarmlab.bridge.models import ensure_model, load_plain, prompts  # noqa: E402
+from swarmlab.record.writer import json_safe  # noqa: E402
 
 TOLERANCE = 3e-4
 GREEDY = {"kind": "greedy", "new_tokens": 6, "prompt_chunks": 2}
@@ -54,6 +57,32 @@ def test_the_plain_model_on_the_inputs_of_a_session_does_the_same(client, prompt
     found = compare(trace, forced, TOLERANCE)
     assert found["identical"]
     assert found["max_abs_diff"] == 0.0
+
+
+def test_the_row_of_a_session_holds_its_ids_and_those_of_the_plain_model(client, monkeypatch):
+    wanted = {"work": GREEDY, "batch": 2, "prompt_tokens": 10, "seed": 3, "session": 0, "max_length": 20}
+    monkeypatch.setattr("swarmlab.bridge.clients.soak._Watched", lambda *_: Unwatched(client))
+    row = json.loads(json.dumps(json_safe(client.run(wanted))))
+    assert row["outcome"] == "identical"
+    assert row["token_ids"] == row["reference_ids"]
+    assert sum(map(len, row["token_ids"])) == row["tokens"]
+    assert wrong_by_ids(row) == 0
+    row["token_ids"][2][1] += 1
+    assert wrong_by_ids(row) == 1
+
+
+class Unwatched:
+    """In place of a session in a swarm: the plain model."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def generate(self, prompt):
+        client = self._client
+        return Traced(client._model, LocalSession(client._plain), GREEDY, prompt).run(), None
+
+    def measured(self):
+        return {}
 
 
 @pytest.mark.parametrize(("fault", "identical"), [(0.0, True), (0.5, False)])

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import torch
 
-from swarmlab.analysis.soak import Trace, compare, compare_forced
+from swarmlab.analysis.soak_compare import Trace, compare, compare_forced
 from swarmlab.analysis.stalls import LOST, SLOW_S
 from swarmlab.bridge.clients import arms
 from swarmlab.bridge.clients.failover import Reporter, _LogToReporter, load_model, save_states
@@ -83,12 +83,13 @@ class SoakClient:
         watched = _Watched(self._args, self._model, self._reporter, self.retries, wanted)
         trace, error = watched.generate(prompt)
         plain = Traced(self._model, LocalSession(self._plain), wanted["work"], prompt).run()
-        found = compare(trace, plain, self._args["tolerance"])
-        if not found[
-            "identical"
-        ]:  # perhaps two tokens were as good as each other, and the texts went different ways
+        found, reference = compare(trace, plain, self._args["tolerance"]), plain
+        if not found["identical"]:
+            # perhaps two tokens were as good as each other, and the texts went different ways
             forced = self._forced(wanted["work"], prompt, trace)
-            found = self._in_favour(found, compare_forced(trace, forced, self._args["tolerance"]))
+            on_equal_inputs = compare_forced(trace, forced, self._args["tolerance"])
+            if on_equal_inputs["ties"]:
+                found, reference = on_equal_inputs, forced
         outcome = "exception" if error else "identical" if found["identical"] else "wrong"
         if outcome == "wrong":
             self._keep(wanted["session"], trace, plain)
@@ -98,6 +99,9 @@ class SoakClient:
             **watched.measured(),
             "outcome": outcome,
             "error": error,
+            # the judge compares them itself
+            "token_ids": [ids.tolist() for ids in trace.token_ids],
+            "reference_ids": [ids.tolist() for ids in reference.token_ids],
             "rss_bytes": memory.rss,
             "fds": self._process.num_fds(),
             "threads": self._process.num_threads(),
@@ -111,11 +115,6 @@ class SoakClient:
             for args, kwargs in trace.fed:
                 traced.session.step(*args, **kwargs)
         return traced.trace
-
-    @staticmethod
-    def _in_favour(found: dict[str, Any], forced: dict[str, Any]) -> dict[str, Any]:
-        """The comparison on equal inputs where that explains the difference, else the plain one."""
-        return forced if forced["ties"] else found
 
     def _keep(self, session: int, trace: Trace, plain: Trace) -> None:
         """Save what differed, for whoever looks for the reason."""
