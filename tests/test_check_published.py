@@ -115,6 +115,15 @@ def test_a_table_that_is_missing_is_named_and_unknown(made, capsys):
     assert "other data" not in printed
 
 
+def test_a_figure_without_its_table_names_the_file_that_is_published(tmp_path, capsys):
+    folder = shutil.copytree(ROOT / "results" / "tables" / "report_389", tmp_path / "tables" / "report_389")
+    (folder / "tables" / "blocks.parquet").unlink()
+    assert figures(["report_389", "--results", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "tables/blocks.parquet has no rows, or is not there" in error
+    assert "jsonl" not in error
+
+
 def test_a_table_with_other_rows_than_were_written_is_unknown(made, capsys):
     edited(made / "run.json", ["history"], {"speed": {"rows": 10_000, "sha256": ""}})
     assert main([str(made)]) == 3

@@ -33,3 +33,8 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
     (tmp_path / "expected.yaml").write_text(text)
     with pytest.raises(BadInput, match="expected"):
         read_expected("failover", tmp_path / "expected.yaml")
+
+
+def test_an_experiment_that_nobody_knows_is_answered_with_all_that_there_are():
+    with pytest.raises(BadInput, match="exp: 'juggling' is not usable; allowed: one of appendix_e, churn, "):
+        read_expected("juggling")

@@ -15,9 +15,12 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 def read_expected(exp: str, path: Path | None = None) -> dict[str, Any]:
     """
     :param path: None means ``experiments/<exp>/expected.yaml``
-    :raises BadInput: if it is no mapping in YAML
+    :raises BadInput: if nothing says it, or it is no mapping in YAML
     """
     source = path or EXPERIMENTS / exp / "expected.yaml"
+    if path is None and not source.is_file():
+        known = sorted(one.parent.name for one in EXPERIMENTS.glob("*/expected.yaml"))
+        raise BadInput("exp", exp, f"one of {', '.join(known)}")
     try:
         expected = yaml.safe_load(source.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

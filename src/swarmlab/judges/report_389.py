@@ -61,5 +61,5 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
     del summary
     blocks, reloads = run.history("blocks"), run.history("reloads")
     if not blocks:
-        raise DamagedRun("history/blocks.jsonl has no rows")
+        raise DamagedRun(f"{run.source('blocks')} has no rows, or is not there")
     return view_figure(blocks, [row for row in reloads if row["scenario"] == SHOWN], run.info)

@@ -75,7 +75,7 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
             "tokens" if alone else "": clients_figure(history["delivered"], scenarios, run.info),
         }
     except (KeyError, TypeError) as error:
-        raise DamagedRun(f"history/balance.jsonl lacks {error}") from error
+        raise DamagedRun(f"{run.source('balance')} lacks {error}") from error
     return {suffix: figure for suffix, figure in figures.items() if figure is not None}
 
 

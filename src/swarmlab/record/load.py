@@ -95,6 +95,10 @@ class Run:
         path = self.path / "summary.json"
         return read_json(path) if path.exists() else None
 
+    def source(self, kind: str) -> str:
+        """The file that rows of a kind come from, as a reader knows it."""
+        return f"history/{kind}.jsonl" if self.is_raw else f"tables/{kind}.parquet"
+
     def _jsonl(self, kind: str) -> Path:
         return self.path / "history" / f"{kind}.jsonl"
 
