@@ -181,6 +181,18 @@ def test_places_with_one_value_are_counted():
     assert evaluate(number, runs).ours == "1 of 2"
 
 
+def test_the_largest_of_all_runs_is_told_with_whose_it_is():
+    """Also of a run over other scenarios, and only of arms that the number is about."""
+    first, second = run("run1"), run("run2")
+    second[0]["scenarios"] = ["other"]
+    first[1]["arms"] = {"a": {"error": 0.4, "computed": 2}, "b": {"error": 0.9, "computed": 0}}
+    second[1]["arms"] = {"a": {"error": 0.7, "computed": 2}, "c": {"error": None, "computed": 1}}
+    number = Number("error", "arms / * / error", largest=True, where="computed", form=".2g")
+    cells = evaluate(number, [first, second])
+    assert cells.ours == "0.7 (a; largest of 2 in 2 runs)"
+    assert cells.run_ids == ("run1", "run2")
+
+
 def test_words_are_shown_with_how_often_they_came():
     runs = [run(a=scenario(1.0), b=scenario(1.0, outcome="wrong"))]
     number = Number("", "scenarios / * / swarmlab / outcome")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 
 from swarmlab.analysis.checks import Verdict, conclude
@@ -11,6 +12,8 @@ from swarmlab.analysis.failure_rates import cell_metrics, measure
 from swarmlab.analysis.failure_rates_checks import check_failure_rates
 from swarmlab.analysis.failure_rates_table import failure_rates_table, ours, papers
 from swarmlab.analysis.plots.failure_rates import failure_rates_figure
+from swarmlab.analysis.style import style_of
+from swarmlab.judges.failure_rates import draw_repeats
 from tests.analysis.failure_rates_rows import EXPECTED, FREE, INFO, LENGTH, LOSSY, controls, good_run
 
 
@@ -191,10 +194,36 @@ def test_the_figure_has_a_panel_per_arm_and_tells_measured_from_simulated_by_sha
     figure = failure_rates_figure(measure(good_run().record)["scenarios"], INFO)
     titles = [axes.get_title(loc="left").partition(",")[0] for axes in figure.axes]
     assert titles == ["restart", "cacheless", "swarmlab", "petals"]
-    faces = [line.get_markerfacecolor() for line in figure.axes[1].get_lines() if line.get_marker() == "o"]
-    assert faces == ["black", "white"]
+    style = style_of("cacheless")
+    marks = [line for line in figure.axes[1].get_lines() if line.get_marker() == style.marker]
+    assert [line.get_markerfacecolor() for line in marks] == [style.color, "white"]
     assert [line.get_marker() for line in figure.axes[0].get_lines()][-1] == "x", "it did not finish"
-    assert [text.get_text() for text in figure.axes[1].texts] == ["10", "9.51"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["10", "~9.51"]
+
+
+def test_each_arm_looks_as_in_every_other_figure():
+    figure = failure_rates_figure(measure(good_run().record)["scenarios"], INFO)
+    for axes in figure.axes:
+        arm = axes.get_title(loc="left").partition(",")[0]
+        [line] = [one for one in axes.get_lines() if one.get_zorder() == 3]
+        assert line.get_color() == style_of(arm).color
+
+
+def test_no_number_lies_on_a_point():
+    figure = failure_rates_figure(measure(good_run().record)["scenarios"], INFO)
+    for axes in figure.axes:
+        points = [float(y) for line in axes.get_lines() for y in np.asarray(line.get_ydata())]
+        assert all(text.get_position()[1] > max(points) + 0.1 for text in axes.texts)
+
+
+def test_repeats_leave_out_cells_without_failures_and_mark_what_was_computed():
+    numbers = measure(good_run().record)
+    runs = [({**INFO, "id": name, "seed": 0}, numbers) for name in ("a", "b")]
+    figure = draw_repeats(runs)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [LOSSY.name.replace("_", " ")]
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "cacheless, computed" in labels
+    assert "swarmlab" in labels
 
 
 def test_a_stream_renewed_before_its_time_limit_is_no_failure():

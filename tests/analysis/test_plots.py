@@ -6,6 +6,7 @@ from swarmlab.analysis.failover import measure, summarise
 from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.plots.look import provenance
 from swarmlab.analysis.plots.repeats import arms_panels, repeats_figure, scenario_panels
+from swarmlab.analysis.plots.scenario_dots import scenario_dots_figure
 from swarmlab.analysis.style import style_of
 from tests.analysis.histories import AT_TOKEN, History, default_run
 
@@ -80,6 +81,23 @@ def test_the_caption_says_n_seed_model_hardware_and_world():
         assert part in caption
 
 
+def test_the_caption_says_what_curve_clock_and_dash_mean():
+    caption = " ".join(text.get_text().replace("\n", " ") for text in draw(default_run()).texts)
+    for part in (
+        "Curves: seconds of the client's step",
+        "includes to order and to confirm it",
+        "-: not as many",
+    ):
+        assert part in caption
+
+
+def test_where_nobody_failed_nobody_is_said_never_to_recover():
+    history = History().controls().arm("swarmlab")
+    assert "never" not in words(draw(history).axes[1])
+    history.rows["faults"] = []
+    assert "never" not in words(draw(history).axes[1])
+
+
 def test_an_arm_whose_fault_was_not_confirmed_draws_no_line_but_keeps_its_row():
     history = History().controls().arm("swarmlab")
     history.rows["faults"] = []
@@ -110,6 +128,62 @@ def test_repeats_show_a_median_with_its_spread_and_who_never_got_there():
     (caption,) = [text.get_text().replace("\n", " ") for text in figure.texts if "n = 3" in text.get_text()]
     assert "seeds 0, 1, 2" in caption
     assert "run1, run2" in caption
+
+
+def many(n, runs=2):
+    """Repeats of ``n`` scenarios, the last of which is in the first run only."""
+    found = repeats(*range(1, runs + 1))
+    for number, (_, summary) in enumerate(found):
+        one = summary["scenarios"].pop("kill")
+        summary["scenarios"] |= {f"kill_{index}": one for index in range(n - (number > 0))}
+    return found
+
+
+def test_the_lowest_panel_of_every_column_has_its_numbers():
+    figure = of_scenarios(many(5))
+    assert figure is not None
+    shown = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    labelled = [any(tick.label1.get_visible() for tick in axes.xaxis.get_major_ticks()) for axes in shown]
+    assert labelled == [False, True, True, True]  # the fifth was not repeated; the last row is not full
+
+
+def test_the_caption_counts_the_runs_that_arms_have():
+    runs = [*repeats(1.0, 2.0), ({**INFO, "id": "other", "seed": 0}, {"scenarios": {}})]
+    figure = of_scenarios(runs)
+    assert figure is not None
+    caption = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+    assert "n = 2 runs of each arm, of the 3 that are published" in caption
+
+
+def test_a_line_to_compare_with_is_in_every_panel():
+    figure = of_scenarios(many(3), line_at=1.0)
+    assert figure is not None
+    for axes in (axes for axes in figure.axes if axes.get_title(loc="left")):
+        assert any(xs(line) == [1.0, 1.0] for line in axes.get_lines())
+
+
+def dots(runs):
+    return scenario_dots_figure(runs, scenario_panels(runs, "s"), "title", "seconds")
+
+
+def test_many_scenarios_are_the_rows_of_one_panel_with_who_never_got_there_beside_it():
+    figure = dots(many(35, runs=3))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"kill {index}" for index in range(35)]
+    assert figure.get_size_inches()[1] < 12
+    never = [line for line in axes.get_lines() if line.get_marker() == style_of("petals").marker]
+    assert len(never) == 35
+    assert all(xs(line)[0] > 1 for line in never)  # in widths of the panel
+    mine = [line for line in axes.get_lines() if line.get_marker() == style_of("swarmlab").marker]
+    assert [xs(line) for line in mine] == [[2.0]] * 34 + [[1.0]]
+    assert mine[-1].get_markerfacecolor() == "white"  # one run only
+    caption = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+    assert "n = 1 to 3 runs" in caption
+
+
+def test_scenarios_of_one_run_are_no_repeats():
+    assert dots(many(5, runs=1)) is None
 
 
 def test_what_was_not_repeated_is_left_out():

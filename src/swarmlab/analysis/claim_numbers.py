@@ -31,15 +31,17 @@ class Cells:
     run_ids: tuple[str, ...] = ()
 
 
-def values_at(runs: Runs, path: str) -> Found:
+def values_at(runs: Runs, path: str, *, of_any_scenarios: bool = False) -> Found:
     """The values at a path, in every run that set out to measure them: a repeat may be of some arms or scenarios.
 
+    :param of_any_scenarios: also what an arm comes to over other scenarios than those of the first run
     :raises BadInput: if no run has anything there, or one lacks what it was asked for
     """
     found: Found = {}
     lacking: list[str] = []
     for info, summary in runs:
-        if not path.startswith("scenarios") and not over_the_same_scenarios(runs[0][0], info):
+        alike = of_any_scenarios or over_the_same_scenarios(runs[0][0], info)
+        if not path.startswith("scenarios") and not alike:
             continue  # what an arm comes to over other scenarios is another number
         here = _walk(summary, tuple(path.split(SEPARATOR)), (str(info["id"]),))
         if not here and was_asked_for(info, path):
@@ -91,6 +93,8 @@ def evaluate(number: Number, runs: Runs) -> Cells:
 
     :raises BadInput: if a path leads nowhere
     """
+    if number.largest:
+        return _largest(number, runs)
     ours = values_at(runs, number.ours)
     theirs = values_at(runs, number.against) if number.against else {}
     if number.counts is None:
@@ -110,6 +114,22 @@ def evaluate(number: Number, runs: Runs) -> Cells:
     other = f"{arm}: {shown[0]}" if theirs else MISSING
     ratio = MISSING if number.counts is not None else _ratios(ours, theirs, number, arm, runs)
     return Cells(paper, other, shown[1], ratio, run_ids)
+
+
+def _largest(number: Number, runs: Runs) -> Cells:
+    """With whose it is, and of how many."""
+    found = values_at(runs, number.ours, of_any_scenarios=True)
+    if number.where is not None:
+        beside = f"{number.ours.rpartition(SEPARATOR)[0]}{SEPARATOR}{number.where}"
+        counted = values_at(runs, beside, of_any_scenarios=True)
+        found = {place: value for place, value in found.items() if counted.get(place)}
+    found = {place: value for place, value in found.items() if value is not None}
+    if not found:
+        return Cells(MISSING, MISSING, "never", MISSING)
+    place = max(found, key=found.__getitem__)
+    whose = f"{place[-1]}; " if len(place) > 1 else ""
+    words = f"{found[place]:{number.form}} ({whose}largest of {len(found)}{_of_runs(found)})"
+    return Cells(MISSING, MISSING, words, MISSING, tuple(dict.fromkeys(run for run, *_ in found)))
 
 
 def _for_neither(ours: Found, theirs: Found) -> set[tuple[str, ...]]:

@@ -27,6 +27,8 @@ class Number:
     :param of: path of the total that ``ours`` is a part of
     :param form: how numbers are written
     :param exact: nothing is random: a single one misses no interval
+    :param largest: the largest of all places in all runs, whatever scenarios those had
+    :param where: only places with this metric above 0 beside it; with ``largest``
     """
 
     what: str
@@ -37,6 +39,8 @@ class Number:
     of: str | None = None
     form: str = ".3g"
     exact: bool = False
+    largest: bool = False
+    where: str | None = None
 
     def arm(self, path: str) -> str:
         """Whose number a path leads to: what stands before the metric."""

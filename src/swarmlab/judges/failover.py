@@ -12,7 +12,8 @@ from swarmlab.analysis.failover import summarise
 from swarmlab.analysis.failover_checks import check_failover
 from swarmlab.analysis.plots.failover import failover_figure
 from swarmlab.analysis.plots.outcomes import outcomes_figure
-from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
+from swarmlab.analysis.plots.repeats import Runs, scenario_panels
+from swarmlab.analysis.plots.scenario_dots import scenario_dots_figure
 from swarmlab.analysis.tables import comparison_table, texts_table
 from swarmlab.errors import BadInput
 from swarmlab.judges.measured import Measured
@@ -94,8 +95,8 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
 
 def draw_repeats(runs: Runs) -> dict[str, Any]:
     """How everybody ended in any of the runs, and seconds from the fault to a right token over repeats."""
-    repeats = repeats_figure(
-        runs, scenario_panels(runs, "fault_to_correct_s"), "Recovery, run after run", log=True,
+    repeats = scenario_dots_figure(
+        runs, scenario_panels(runs, "fault_to_correct_s"), "How long until a token is right again, run after run",
         words="seconds from the fault to the next right token (log scale)",
     )  # fmt: skip
     return {"outcomes": outcomes_figure(runs), "repeats": repeats}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.checks import guard
 from swarmlab.analysis.failure_rates import Record
 from swarmlab.analysis.failure_rates import measure as measure_failure_rates
 from swarmlab.analysis.failure_rates_checks import check_failure_rates
+from swarmlab.analysis.failure_rates_grid import How
 from swarmlab.analysis.failure_rates_table import failure_rates_table
 from swarmlab.analysis.plots.failure_rates import failure_rates_figure
-from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
+from swarmlab.analysis.plots.repeats import Runs, panel_title, repeats_figure, scenario_panels
 from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
@@ -51,8 +53,28 @@ def draw(run: Run, summary: Mapping[str, Any]) -> Any:
 
 
 def draw_repeats(runs: Runs) -> Any:
-    """What is left of each arm's speed, cell by cell, run after run."""
+    """What is left of each arm's speed, cell by cell, run after run: of cells with failures, for without any it is 1
+    by definition."""
+    lossy = [(info, {**summary, "scenarios": _lossy(summary["scenarios"])}) for info, summary in runs]
+    panels = [
+        replace(panel, computed=[_computed(summary["scenarios"], panel.title) for _, summary in lossy])
+        for panel in scenario_panels(lossy, "ratio_to_failure_free")
+    ]
     return repeats_figure(
-        runs, scenario_panels(runs, "ratio_to_failure_free"), "Unreliable servers, run after run",
-        words="steps/s relative to the same run's failure-free rate (measured or by the closed form)",
+        lossy, panels, "Unreliable servers, run after run",
+        words="steps/s relative to the same run's failure-free rate (measured, or computed by the closed form)",
     )  # fmt: skip
+
+
+def _lossy(scenarios: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {
+        name: arms
+        for name, arms in scenarios.items()
+        if any(cell["failure_probability"] > 0 for cell in arms.values())
+    }
+
+
+def _computed(scenarios: Mapping[str, Mapping[str, Any]], title: str) -> set[str]:
+    """The arms whose number in the cell of a panel is no measurement."""
+    arms = next((arms for name, arms in scenarios.items() if panel_title(name) == title), {})
+    return {arm for arm, cell in arms.items() if cell["how"] == How.SIMULATED}

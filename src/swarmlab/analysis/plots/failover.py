@@ -98,7 +98,7 @@ def draw_outcomes(axes: Axes, arms: Mapping[str, Mapping[str, Any]], *, header: 
             f"{OUTCOME_SIGNS.get(outcome, '?')} {outcome or 'unknown'}",
             number(metrics["tokens_identical_ratio"], ".0%"),
             number(metrics["max_abs_diff"], ".2g"),
-            "never" if metrics["fault_to_correct_s"] is None else f"{metrics['fault_to_correct_s']:.2g}",
+            _seconds(metrics),
         )
         for (x, _), words in zip(COLUMNS[1:], cells, strict=True):
             axes.text(x, y, words, va="center", weight="bold" if outcome == "wrong" else "normal")
@@ -114,12 +114,20 @@ def caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any],
     )
     text = (
         f"{part}n = {sessions} sessions, one per arm and scenario. "
-        "Dotted vertical line: the failure. Crosses: tokens that differ from the failure-free run. "
-        "Open marker: the session ended there without a token, after that many seconds. "
-        "Max diff: of hidden states, from the failure-free run. "
-        "Fault to right token: seconds from before the server is killed to the first token after it that is right. "
+        "Curves: seconds of the client's step. Dotted vertical line: the failure. Crosses: tokens that differ from the "
+        "failure-free run. Open marker: the session ended there without a token, after that many seconds. "
+        "Max diff: of hidden states, from the failure-free run; -: not as many (rows or positions are missing). "
+        "Fault to right token: seconds from before the fault is ordered to the first token after it that is right. "
+        "That includes to order and to confirm it, while the client waits, so it is more than its step takes. Never: "
+        "none came, or the session ended wrong. "
     )
     return text + provenance(info)
+
+
+def _seconds(metrics: Mapping[str, Any]) -> str:
+    if metrics["fault_to_correct_s"] is None:
+        return "never" if metrics["failures_injected"] else "-"
+    return f"{metrics['fault_to_correct_s']:.2g}"
 
 
 def _draw_steps(axes: Axes, part: Part) -> None:

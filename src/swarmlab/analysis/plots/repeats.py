@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context, ticker
@@ -26,11 +26,13 @@ class Panel:
 
     :param measured: of each run arm to value, None for one that never got there; without arms that it did not have
     :param words: what it is, with its unit; "" where all panels have the same below them
+    :param computed: of each run the arms whose value was not measured; empty where all were
     """
 
     title: str
     measured: list[dict[str, float | None]]
     words: str = ""
+    computed: list[set[str]] = field(default_factory=list)
 
     @property
     def arms(self) -> list[str]:
@@ -44,17 +46,28 @@ class Panel:
     def of(self, arm: str) -> list[float | None]:
         return [of[arm] for of in self.measured if arm in of]
 
+    def n_computed(self, arm: str) -> int:
+        return sum(arm in of for of in self.computed)
+
+    @property
+    def was_repeated(self) -> bool:
+        return sum(bool(of) for of in self.measured) >= LEAST
+
 
 def scenario_panels(runs: Runs, metric: str) -> list[Panel]:
     """One for each scenario of any run."""
     names = dict.fromkeys(name for _, summary in runs for name in summary["scenarios"])
     return [
         Panel(
-            name.replace("_", " "),
+            panel_title(name),
             [_values(summary["scenarios"].get(name, {}), metric) for _, summary in runs],
         )
         for name in names
     ]
+
+
+def panel_title(scenario: str) -> str:
+    return scenario.replace("_", " ")
 
 
 def arms_panels(runs: Runs, metrics: Mapping[str, str]) -> list[Panel]:
@@ -68,17 +81,16 @@ def arms_panels(runs: Runs, metrics: Mapping[str, str]) -> list[Panel]:
 
 def repeats_figure(
     runs: Runs, panels: Sequence[Panel], title: str, *, words: str = "", log: bool = False,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None, line_at: float | None = None,
 ) -> Figure | None:  # fmt: skip
     """A line per arm: every run, their median and its bootstrap interval; None if nothing was repeated.
 
     :param words: what all panels show, with its unit
     :param log: for times that differ by orders of magnitude
     :param names: of arms, where they are not called as elsewhere
+    :param line_at: a value that all are compared with: a vertical line; ``words`` say what it is
     """
-    shown = [
-        panel for panel in panels if panel.has_numbers and sum(bool(of) for of in panel.measured) >= LEAST
-    ]
+    shown = [panel for panel in panels if panel.has_numbers and panel.was_repeated]
     if not shown:
         return None
     columns = min(len(shown), 3)
@@ -93,11 +105,15 @@ def repeats_figure(
             _draw(axes, panel, names or {})
             # panels that share an axis show the farthest value of any of them
             _limit(axes, [panel] if own else shown, log=log)
+            if line_at is not None:
+                axes.axvline(line_at, color="0.3", linewidth=0.9, zorder=0)
+        for axes in grid[len(shown) - columns : len(shown)]:  # the lowest of each column, also of a short one
+            axes.tick_params(labelbottom=True)
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
         figure.supxlabel(words, fontsize=LOOK["font.size"])
         figure.suptitle(title)
-        put_caption(figure, _caption(runs))
+        put_caption(figure, repeats_caption(runs, shown))
     return figure
 
 
@@ -110,6 +126,8 @@ def _draw(axes: Axes, panel: Panel, names: Mapping[str, str]) -> None:
     labels = []
     for line, (arm, count) in enumerate(counts.items()):
         label = names.get(arm, style_of(arm).label)
+        if n_computed := panel.n_computed(arm):
+            label += ", computed" if n_computed == count else f", computed in {n_computed} of {count}"
         labels.append(label if len(set(counts.values())) == 1 else f"{label} (n = {count})")
         _draw_arm(axes, line, panel.of(arm), arm)
     axes.set_yticks(range(len(labels)), labels)
@@ -146,10 +164,16 @@ def _limit(axes: Axes, panels: Sequence[Panel], *, log: bool) -> None:
         axes.set_xlim(-0.04 * most, 1.08 * most)  # with room for a marker at 0
 
 
-def _caption(runs: Runs) -> str:
+def repeats_caption(runs: Runs, panels: Sequence[Panel]) -> str:
+    """What lies behind the marks of panels."""
+    counts = sorted({len(panel.of(arm)) for panel in panels for arm in panel.arms})
+    n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    own = (
+        "" if counts[0] == counts[-1] == len(runs) else f" of each arm, of the {len(runs)} that are published"
+    )
     ids, seeds = [info["id"] for info, _ in runs], sorted({info["seed"] for info, _ in runs})
     return (
-        f"Medians over n = {len(runs)} runs (seeds {', '.join(map(str, seeds))}), or as many as an arm's label says or "
-        "had this scenario, with a bootstrap interval of 95 %; ticks: each run; hollow: only one has the number. The "
-        f"first run: {provenance(runs[0][0])} The others: {', '.join(ids[1:])}."
+        f"Medians over n = {n} runs{own} (seeds {', '.join(map(str, seeds))}), with a bootstrap interval of 95 %; "
+        f"ticks: each run; hollow: only one has the number. The first run: {provenance(runs[0][0])} "
+        f"The others: {', '.join(ids[1:])}."
     )
