@@ -48,6 +48,10 @@ def test_each_panel_has_the_shares_of_one_lifetime_over_load_times():
         assert "upper bound" not in lines
 
 
+def test_an_arm_at_nothing_is_seen_above_the_axis():
+    assert all(axes.get_ylim()[0] < 0 for axes in draw_repeats(RUNS)[""].axes)
+
+
 def test_a_cell_that_is_missing_leaves_a_gap():
     figure = draw_repeats(RUNS[:3])[""]
     line = next(line for line in figure.axes[1].lines if line.get_label() == "swarmlab")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from swarmlab.analysis.plots.look import LOOK, draw_estimate, draw_grid, provenance, put_caption, put_legend
+from swarmlab.analysis.plots.look import (
+    LOOK,
+    draw_estimate,
+    draw_grid,
+    provenance,
+    put_caption,
+    put_legend,
+    show_zero,
+)
 from swarmlab.analysis.stats import Estimate
 from swarmlab.analysis.style import style_of
 
@@ -64,6 +72,7 @@ def sweep_figure(runs: Runs, panels: Axis, along: Axis, scenario: str, metric: s
             axes.set_xticks(range(len(places)), [f"{place:g}" for place in places])
             axes.set_xlim(-0.5, len(places) - 0.5)
             axes.set_ylim(0, 1)
+            show_zero(axes)
             draw_grid(axes)
         row[0].set_ylabel(words)
         figure.supxlabel(along.words, fontsize=LOOK["font.size"])

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from swarmlab.analysis.plots.look import LOOK, SMALL, provenance, put_caption
+from swarmlab.analysis.plots.look import LOOK, SMALL, provenance, put_caption, show_zero
 from swarmlab.analysis.style import style_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def view_figure(rows: Iterable[Row], reloads: Iterable[Row], info: Mapping[str, 
             label="as published in the report",
         )
         above.set_ylabel("throughput of a block, tokens/s")
-        above.set_ylim(bottom=0)
+        show_zero(above)
         above.legend(loc="lower right", fontsize=SMALL)
         above.set_title("Blocks of Llama-65B in the public swarm of July 2023", loc="left")
         _draw_reloads(
