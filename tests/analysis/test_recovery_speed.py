@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
-from swarmlab.analysis.checks import Verdict, conclude
+from swarmlab.analysis.checks import Verdict, conclude, expect
 from swarmlab.analysis.plots.recovery_speed import recovery_speed_figure
 from swarmlab.analysis.recovery_speed import Record, measure
 from swarmlab.analysis.recovery_speed_checks import check_recovery_speed
 from swarmlab.analysis.recovery_speed_grid import Cell, cells, cells_of
 from swarmlab.analysis.recovery_speed_table import recovery_speed_table
+from swarmlab.judges.expected import read_expected
+from swarmlab.judges.recovery_speed import draw_repeats
 
 ONE, TWO = Cell(100, 1), Cell(100, 2)
 ARMS = ["swarmlab", "swarmlab_standby"]
@@ -177,3 +181,65 @@ def test_every_number_of_positions_meets_every_number_of_spans():
     assert [cell.name for cell in cells([10, 500], [1, 2])] == [
         "10_tokens_1_span", "10_tokens_2_spans", "500_tokens_1_span", "500_tokens_2_spans",
     ]  # fmt: skip
+
+
+def slow_one(rows, times):
+    """One recovery of the first cell takes this many times as long."""
+    row = next(one for one in rows["failovers"] if one["arm"] == "swarmlab")
+    row["replay_s"] += row["total_s"] * (times - 1)
+    row["total_s"] *= times
+    return rows
+
+
+def test_the_rare_slow_recovery_shows_in_the_quantile_of_all_single_ones():
+    cell, calm = (
+        measure(Record(rows), PLANNED)["scenarios"][ONE.name]["swarmlab"]
+        for rows in (slow_one(history(), 10), history())
+    )
+    assert cell["recovery_over_floor"] == calm["recovery_over_floor"] == pytest.approx(1.2)
+    assert calm["recovery_over_floor_p95"] == pytest.approx(1.2)
+    assert cell["recovery_over_floor_p95"] > 10
+
+
+def drawn(rows):
+    record = Record(rows)
+    return recovery_speed_figure(record, measure(record, PLANNED)["scenarios"], INFO)
+
+
+def test_every_recovery_is_drawn_beside_the_bar_of_its_medians():
+    right = drawn(history()).axes[1]
+    ticks = [line for line in right.get_lines() if line.get_marker() == "|"]
+    assert [round(float(x)) for x in np.asarray(ticks[0].get_xdata())] == [120, 120, 120]
+    bars = [patch.get_x() + patch.get_width() for patch in right.patches if isinstance(patch, Rectangle)]
+    assert right.get_xlim()[1] > 1.05 * max(bars)
+
+
+def test_a_recovery_that_would_press_all_bars_flat_is_told_as_a_number():
+    right = drawn(slow_one(history(), 100)).axes[1]
+    assert right.get_xlim()[1] < 1000
+    assert [text.get_text().partition(" ")[0] for text in right.texts] == ["12000"]
+
+
+def test_the_legend_has_no_stage_that_is_nowhere_to_be_seen():
+    figure = drawn(history())
+    (legend,) = figure.legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert "replay" in named
+    assert not {"detect", "reroute"} & set(named)
+    caption = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+    assert "Too short to be seen: detect and reroute (at most 0 ms)" in caption
+
+
+def test_repeats_show_where_the_floor_is():
+    runs = [({**INFO, "id": name, "seed": 0}, measure(Record(history()), PLANNED)) for name in ("a", "b")]
+    figure = draw_repeats(runs)
+    for axes in (axes for axes in figure.axes if axes.get_title(loc="left")):
+        assert any(np.asarray(line.get_xdata()).tolist() == [1.0, 1.0] for line in axes.get_lines())
+
+
+def test_a_median_of_twice_the_worst_that_was_seen_fails():
+    """What is published is at most 2.4 times the fastest floor, and 2.0 times the typical one."""
+    wanted = read_expected("recovery_speed")["all"]["swarmlab"]
+    for metric, worst in (("recovery_over_floor", 2.4), ("recovery_over_typical_floor", 2.0)):
+        assert expect("x", worst, wanted[metric]).verdict is Verdict.HOLDS
+        assert expect("x", 2 * worst, wanted[metric]).verdict is Verdict.FAILS

@@ -9,7 +9,7 @@ from typing import Any
 
 from swarmlab.analysis import metrics
 from swarmlab.analysis.recovery_speed_grid import Cell
-from swarmlab.analysis.stats import estimate, finite, median
+from swarmlab.analysis.stats import estimate, finite, median, quantile
 
 Row = metrics.Row
 
@@ -126,6 +126,7 @@ def measure_repeats(repeats: Sequence[Repeat]) -> dict[str, Any]:
         "tokens_replayed": median(sum(row["tokens_replayed"] for row in one.failovers) for one in repeats),
         "floor_s": median(repeat.floor_s for repeat in repeats),
         **_spread("recovery_over_floor", [repeat.over(repeat.floor_s) for repeat in repeats]),
+        "recovery_over_floor_p95": quantile((repeat.over(repeat.floor_s) for repeat in repeats), 0.95),
         **_spread("recovery_over_typical_floor", [one.over(one.typical_floor_s) for one in repeats]),
         **_spread("calm_over_floor", [_ratio(one.calm_s, one.floor_s) for one in repeats]),
         **_spread("recovery_over_calm", [_ratio(one.recovery_s, one.calm_s) for one in repeats]),

@@ -58,5 +58,6 @@ def draw_repeats(runs: Runs) -> Any:
     """The median recovery of each cell beside its floor, run after run."""
     return repeats_figure(
         runs, scenario_panels(runs, "recovery_over_floor"), "Recovery beside its floor, run after run",
-        words="recovery / floor (one connection and one prefill without a failure), median of a run's repeats",
+        words="times the floor (one connection and one prefill without a failure: the line), median of a run's repeats",
+        line_at=1.0,
     )  # fmt: skip
