@@ -63,10 +63,17 @@ def _outcome_and_cost(metrics: Mapping[str, Any]) -> list[str | Text]:
         outcome_text(metrics["outcome"]),
         number(metrics["tokens_identical_ratio"], ".0%"),
         number(metrics["max_abs_diff"], ".2g"),
-        number(metrics["fault_to_correct_s"], ".2f"),
+        seconds_to_correct(metrics, ".2f"),
         number(metrics["recovery_s_median"], ".2f"),
         times(metrics["recovery_over_floor"]),
     ]
+
+
+def seconds_to_correct(metrics: Mapping[str, Any], form: str) -> str:
+    """ "never" only where there was something to recover from."""
+    if metrics["fault_to_correct_s"] is None:
+        return "never" if metrics["failures_injected"] else "-"
+    return format(metrics["fault_to_correct_s"], form)
 
 
 def texts_table(scenario: str, texts: Mapping[str, Sequence[str]]) -> Table:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from swarmlab.analysis.failover import ENDED_EARLY
 from swarmlab.analysis.plots.look import LOOK, SMALL, draw_grid, provenance, put_caption
 from swarmlab.analysis.style import OUTCOME_SIGNS, style_of
-from swarmlab.analysis.tables import number
+from swarmlab.analysis.tables import number, seconds_to_correct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ def draw_outcomes(axes: Axes, arms: Mapping[str, Mapping[str, Any]], *, header: 
             f"{OUTCOME_SIGNS.get(outcome, '?')} {outcome or 'unknown'}",
             number(metrics["tokens_identical_ratio"], ".0%"),
             number(metrics["max_abs_diff"], ".2g"),
-            _seconds(metrics),
+            seconds_to_correct(metrics, ".2g"),
         )
         for (x, _), words in zip(COLUMNS[1:], cells, strict=True):
             axes.text(x, y, words, va="center", weight="bold" if outcome == "wrong" else "normal")
@@ -122,12 +122,6 @@ def caption(scenarios: Mapping[str, Mapping[str, Any]], info: Mapping[str, Any],
         "none came, or the session ended wrong. "
     )
     return text + provenance(info)
-
-
-def _seconds(metrics: Mapping[str, Any]) -> str:
-    if metrics["fault_to_correct_s"] is None:
-        return "never" if metrics["failures_injected"] else "-"
-    return f"{metrics['fault_to_correct_s']:.2g}"
 
 
 def _draw_steps(axes: Axes, part: Part) -> None:
