@@ -70,9 +70,9 @@ def _outcome_and_cost(metrics: Mapping[str, Any]) -> list[str | Text]:
 
 
 def seconds_to_correct(metrics: Mapping[str, Any], form: str) -> str:
-    """ "never" only where there was something to recover from."""
+    """``never`` only where there was something to recover from, and it is known how that ended."""
     if metrics["fault_to_correct_s"] is None:
-        return "never" if metrics["failures_injected"] else "-"
+        return "never" if metrics["failures_injected"] and metrics["outcome"] else "-"
     return format(metrics["fault_to_correct_s"], form)
 
 
