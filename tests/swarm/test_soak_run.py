@@ -49,6 +49,8 @@ def test_every_session_was_compared_and_every_fault_undone(soak):
     sessions = run.history("sessions")
     assert {row["client"] for row in sessions} == {0, 1}
     assert all(row["tokens"] == row["tokens_expected"] > 0 for row in sessions)
+    assert all(row["token_ids"] == row["reference_ids"] for row in sessions)
+    assert all(sum(map(len, row["token_ids"])) == row["tokens"] for row in sessions)
     faults = run.history("faults")
     undone = [row for row in faults if row["stage"] == "heal" and row["ok"]]
     assert len(undone) == sum(row["stage"] == "inject" for row in faults)
