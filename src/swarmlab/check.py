@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, assume, conclude, worst
+from swarmlab.analysis.checks import EXIT_CODES, Finding, Verdict, assume, conclude, guard, worst
 from swarmlab.analysis.tables import findings_table, tree_table
 from swarmlab.errors import Arguments, BadInput, refuse
 from swarmlab.judges.expected import read_expected
@@ -84,7 +84,8 @@ def judge(run_dir: Path | str, *, expected: Path | None = None) -> Summary:
         raise BadInput("run_dir", str(run_dir), published)
     judging = judge_of(run.info["exp"], f"{Path(run_dir) / 'run.json'}: exp")
     measured = judging.measure(run, read_expected(run.info["exp"], expected))
-    findings = (*measured.findings, *(assume(*entry) for entry in check_inventory(run)))
+    inventory = guard("history", lambda: (assume(*entry) for entry in check_inventory(run)))
+    findings = (*measured.findings, *inventory)
     summary = Summary(
         run.info["exp"], measured.arms, measured.scenarios, conclude(findings), findings, measured.by_repeat
     )

@@ -70,3 +70,9 @@ def test_a_server_that_was_healed_can_fail_again():
 
 def test_a_fault_that_was_not_confirmed_took_nobody_away():
     assert seconds(fault("kill", "c", 10.0, 12, ok=False), steps((12, 13.0))) == []
+
+
+def test_a_fault_after_the_last_token_came_too_late_for_the_client():
+    late = fault("kill", "c", 40.0, 20, in_chain=True)
+    assert seconds(late, steps((28, 38.0), (29, 39.0))) == []
+    assert seconds(late, steps((28, 38.0))) == [None], "that client had not come to its end"

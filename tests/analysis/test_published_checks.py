@@ -28,7 +28,12 @@ def in_a(entry):
         {"cells": {"a": {"swarmlab": {"share": {"value": 0.7, "tolerance": 0.01}}}}},
         {"arms": {"swarmlab": {"wrong": 0}}},
         {"view": {"blocks": 80}},
-        {"scenarios": {"not_run": {"arms": {"swarmlab": {"share": 3}}}}},
+        {
+            "scenarios": {
+                "not_run": {"arms": {"swarmlab": {"share": 3}}},
+                "a": {"arms": {"swarmlab": {"wrong": 0}}},
+            }
+        },
     ],
 )
 def test_what_was_measured_is_held_against_every_kind_of_expectation(expected):
@@ -54,16 +59,25 @@ def test_every_kind_of_expectation_can_fail(expected):
     [
         in_a({"arms": {"swarmlab": {"never_measured": 1}}}),
         {"view": {"never_measured": 1}},
+        {"scenarios": {"not_run": {"arms": {"swarmlab": {"share": 3}}}}},
+        {"scenarios": {}, "arms": {}},
     ],
 )
-def test_what_was_not_measured_is_unknown(expected):
+def test_what_was_not_measured_and_what_nothing_is_expected_of_is_unknown(expected):
     assert verdict(expected) is Verdict.UNKNOWN
 
 
 def test_an_arm_that_was_asked_for_and_is_not_there_is_unknown_and_another_is_left_out():
     lost = {"scenarios": {"a": {"swarmlab": {"share": 0.7}}}}
     assert verdict(in_a({"arms": {"petals": {"share": 0.5}}}), lost) is Verdict.UNKNOWN
-    assert verdict(in_a({"arms": {"recheck": {"share": 0.5}}})) is Verdict.HOLDS
+    assert verdict(in_a({"arms": {"recheck": {"share": 0.5}, "swarmlab": {"wrong": 0}}})) is Verdict.HOLDS
+
+
+def test_what_was_planned_and_is_not_stored_is_missed_though_nothing_is_expected_of_it():
+    right = in_a({"arms": {"swarmlab": {"wrong": 0}}})
+    assert verdict(right) is Verdict.HOLDS
+    assert verdict(right, info={"scenarios": ["a", "b"]}) is Verdict.UNKNOWN
+    assert verdict(right, info={"arms": ["petals", "swarmlab", "recheck"]}) is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -78,7 +92,7 @@ def test_a_run_that_did_not_complete_is_unknown():
 
 
 def test_a_ratio_to_an_oracle_is_only_missed_where_one_was_asked_for():
-    expected = in_a({"arms": {"swarmlab": {"tps_over_oracle": {"min": 0.9}}}})
+    expected = in_a({"arms": {"swarmlab": {"tps_over_oracle": {"min": 0.9}, "wrong": 0}}})
     assert verdict(expected) is Verdict.HOLDS
     with_oracle = {"scenarios": {"a": {**SUMMARY["scenarios"]["a"], "oracle": {"share": 1.0}}}}
     assert verdict(expected, with_oracle) is Verdict.UNKNOWN

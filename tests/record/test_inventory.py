@@ -115,3 +115,16 @@ def test_of_a_run_that_did_not_complete_nothing_is_said(tmp_path):
     path = finished(tmp_path, "interrupted")
     assert "history" not in json.loads((path / "run.json").read_text())
     assert list(check_inventory(load_run(path))) == []
+
+
+def test_a_signal_while_the_history_is_counted_does_not_leave_a_run_that_goes_on(tmp_path, monkeypatch):
+    def interrupted(_folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("swarmlab.record.rundir.take_inventory", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finished(tmp_path)
+    (path,) = tmp_path.glob("failover/2*")
+    info = json.loads((path / "run.json").read_text())
+    assert info["status"] == "interrupted"
+    assert info["reason"] == "while its history was counted: KeyboardInterrupt"

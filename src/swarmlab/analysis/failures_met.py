@@ -40,7 +40,10 @@ def failures_met(faults: Sequence[Row], steps: Sequence[Row], reference: Tokens)
     """
     groups: list[tuple[list[Row], float | None]] = []  # faults, and seconds to the right token after them
     ended_t: float | None = float("-inf")
+    over_t = _over_t(steps, reference)
     for row in metrics.confirmed_failures(faults):
+        if row["began_t"] >= over_t:
+            continue  # the client has had its last token: a fault in its own time that came too late for it
         if ended_t is None or row["t"] < ended_t:
             groups[-1][0].append(row)
             continue
@@ -52,6 +55,12 @@ def failures_met(faults: Sequence[Row], steps: Sequence[Row], reference: Tokens)
         for group, seconds in groups
         if any(_was_used(row, faults, steps) for row in group)
     ]
+
+
+def _over_t(steps: Sequence[Row], reference: Tokens) -> float:
+    """When the client had all its tokens; never, if it did not get that far."""
+    last = max(steps, key=lambda row: row["token"], default=None)
+    return last["t"] if last is not None and last["token"] == len(reference) - 1 else float("inf")
 
 
 def _was_used(fault: Row, faults: Sequence[Row], steps: Sequence[Row]) -> bool:

@@ -58,15 +58,32 @@ def check_summary(
         else:
             yield Finding(section, Verdict.UNKNOWN, f"not compared; known: {', '.join(SECTIONS)}")
     yield from _finished_are_right(stored)
+    yield from _planned_is_there(stored)
+
+
+def _planned_is_there(stored: _Stored) -> Iterator[Finding]:
+    """Of what the run set out to measure nothing was left out, whether anything is expected of it or not."""
+    names = stored.info.get("scenarios") or ()
+    by_name = any(name in stored.scenarios for name in names)  # sim_vs_real has one part for all
+    lacking = [name for name in names if by_name and name not in stored.scenarios]
+    arms = [
+        arm
+        for arm in stored.info.get("arms") or ()
+        if arm not in stored.arms and not any(arm in measured for measured in stored.scenarios.values())
+    ]
+    for name in [*lacking, *arms]:
+        yield Finding(name, Verdict.UNKNOWN, NOT_IN_RUN)
 
 
 def stored_verdict(summary: Metrics) -> Finding:
     """What judging the raw record gave."""
     known = {str(verdict): verdict for verdict in Verdict}
     verdict = known.get(str(summary.get("verdict")), Verdict.UNKNOWN)
+    # that it held does not replace a comparison of what is stored: without any, nothing is concluded
     return Finding(
-        "verdict of the raw record", verdict, "; ".join(summary.get("reasons", ())) or "none stored"
-    )
+        "verdict of the raw record", verdict, "; ".join(summary.get("reasons", ())) or "none stored",
+        assumption=verdict is not Verdict.FAILS,
+    )  # fmt: skip
 
 
 def _check_scenarios(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:

@@ -106,7 +106,16 @@ class RunDir:
         if self.status != "running":
             return
         self.history.close()
-        written = {"history": take_inventory(self.path / "history")} if status == "complete" else {}
+        written: dict[str, Any] = {}
+        if status == "complete":
+            try:
+                written = {"history": take_inventory(self.path / "history")}
+            except (
+                BaseException
+            ) as error:  # a signal, or a disk that fails: nobody knows that it is all there
+                about = f"while its history was counted: {type(error).__name__}"
+                self.update(status="interrupted", end_utc=_iso(datetime.now(UTC)), reason=about)
+                raise
         self.update(status=status, end_utc=_iso(datetime.now(UTC)), reason=reason, **written)
         if status == "complete":
             _point_latest(self.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from swarmlab.record.jobs import Job, what_differs
@@ -22,7 +23,7 @@ def show_jobs(jobs: list[Job], summary: Path, console: Console | None = None) ->
         table.add_column(heading, overflow="fold")  # on a narrow terminal nothing is cut off
     for job, swept in zip(jobs, what_differs(jobs), strict=True):
         outcome = OUTCOMES.get(job.exit_code, f"ended with {job.exit_code}")
-        table.add_row(str(job.number), swept, outcome, Path(job.run_dir).name if job.run_dir else "-")
+        table.add_row(str(job.number), escape(swept), outcome, Path(job.run_dir).name if job.run_dir else "-")
     console = console or Console()
     console.print(table)
     console.print(f"all numbers: {summary}", markup=False, highlight=False, soft_wrap=True)
