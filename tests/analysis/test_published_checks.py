@@ -73,6 +73,13 @@ def test_an_arm_that_was_asked_for_and_is_not_there_is_unknown_and_another_is_le
     assert verdict(in_a({"arms": {"recheck": {"share": 0.5}, "swarmlab": {"wrong": 0}}})) is Verdict.HOLDS
 
 
+def test_an_arm_of_an_order_that_was_asked_for_and_is_not_there_is_unknown():
+    lost = {"scenarios": {"a": {"swarmlab": {"share": 0.7}}, "b": {"petals": {"share": 0.5}}}}
+    expected = in_a({"arms": {"swarmlab": {"share": 0.7}}, "orders": {"share": [["swarmlab", "petals"]]}})
+    assert verdict(expected, lost) is Verdict.UNKNOWN
+    assert verdict(expected, lost, {"arms": ["swarmlab"]}) is Verdict.HOLDS
+
+
 def test_what_was_planned_and_is_not_stored_is_missed_though_nothing_is_expected_of_it():
     right = in_a({"arms": {"swarmlab": {"wrong": 0}}})
     assert verdict(right) is Verdict.HOLDS

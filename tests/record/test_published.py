@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from swarmlab.record.load import Run
-from swarmlab.record.published import Published, most_alike
+from swarmlab.record.published import Published, most_alike, public_config, public_info
 
 
 def run(tmp_path, exp, *overrides):
@@ -37,3 +37,12 @@ def test_a_run_is_set_beside_what_was_asked_for_like_it(tmp_path, published, ove
 
 def test_what_is_not_published_has_nothing_beside_it(tmp_path, published):
     assert most_alike(run(tmp_path, "churn"), published) is None
+
+
+def test_what_names_a_folder_or_a_machine_is_not_published():
+    private = ["cluster.address=10.0.0.5:6379", "cluster.bind=10.1.0.0/16", "sim.from_record=/home/me/rec",
+               "swarm.store_dir=/home/me/s", "results_dir=/home/me/r"]  # fmt: skip
+    assert public_info({"overrides": ["+exp=churn", *private, "seed=3"]}) == {
+        "overrides": ["+exp=churn", "seed=3"]
+    }
+    assert public_config({"sim": {"from_record": "/home/me/rec", "repeats": 2}}) == {"sim": {"repeats": 2}}

@@ -103,6 +103,9 @@ def _scenario(name: str, measured: Metrics, entry: Metrics, stored: _Stored) -> 
             yield Finding(f"{name} / {arm}", Verdict.UNKNOWN, NOT_IN_RUN)
     for metric, orders in _mapping(entry.get("orders")).items():
         for order in orders:
+            for arm in order:
+                if arm not in measured and stored.asked_for(arm):
+                    yield Finding(f"{name} / {arm} / {metric}", Verdict.UNKNOWN, NOT_IN_RUN)
             yield from check_order(name, measured, metric, [arm for arm in order if arm in measured])
 
 

@@ -21,6 +21,7 @@ PLACES = (
     "path",
     "address",
     "address_file",
+    "from_record",
     "public_ip",
 )  # settings that name a folder or a machine, beside all that end in _dir
 # overrides that name folders and addresses of the machine; the others say what was asked for
@@ -31,6 +32,10 @@ FOLDERS = (
     "rebalance.run_dir=",
     "model.path=",
     "cluster.public_ip=",
+    "cluster.address",
+    "cluster.bind=",
+    "sim.from_record=",
+    "swarm.store_dir=",
     "hydra.",
 )
 
