@@ -152,6 +152,12 @@ def test_one_is_found_from_inside_its_folder_too(folder, monkeypatch, capsys):
     assert "cpu_s_per_day" in capsys.readouterr().out
 
 
+def test_another_that_is_published_is_found_from_within_one(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT / "results" / "tables" / "failover")
+    assert main(["../report_389"]) == 0
+    assert "report_389" in capsys.readouterr().out
+
+
 def test_a_claim_whose_row_in_the_readme_differs_fails_alone_too(made, capsys):
     assert main([str(made)]) == 0
     readme = made.parents[1] / "README.md"

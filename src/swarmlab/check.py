@@ -16,7 +16,7 @@ from swarmlab.judges.expected import read_expected
 from swarmlab.judges.registry import judge_of
 from swarmlab.judges.tree import check_name, check_tree
 from swarmlab.record.inventory import check_inventory
-from swarmlab.record.load import DamagedRun, load_run, write_tables
+from swarmlab.record.load import DamagedRun, load_run, shown, write_tables
 from swarmlab.record.rundir import write_json
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ def _published(path: Path) -> tuple[Path, str | None] | None:
         return None
     if not (path / "run.json").exists():
         return path, None
-    whole = path.absolute()
+    whole = path.resolve()  # "." and ".." have no name
     one = not (path / "history").is_dir() and whole.parent.name == "tables"
-    return (path.parent.parent if path.parent.name else whole.parent.parent, whole.name) if one else None
+    return (shown(whole.parent.parent), whole.name) if one else None
 
 
 def show_tree(results: Path, name: str | None, console: Console, *, everything: bool = False) -> int:
