@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swarmlab.analysis.stats import estimate, paired_ratio
+from swarmlab.analysis.stats import beside, estimate, paired_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from swarmlab.analysis.stats import Estimate
 
 OPTIMAL, ORACLE, OURS = "optimal", "oracle", "swarmlab"
 RETURN_S = 3600.0  # a server that comes back within this to the span it left has oscillated
@@ -159,7 +157,7 @@ def _over_repeats(rows: list[Row]) -> Row:
         merged[name] = float(np.mean(known)) if len(known) == len(rows) else None
     shares = [row["swarm_tps_over_optimal_mean"] for row in rows]
     merged["swarm_tps_over_optimal_min"] = None if None in shares else min(shares)
-    merged |= _interval("swarm_tps_over_optimal", estimate(shares, "mean"))
+    merged |= beside("swarm_tps_over_optimal", estimate(shares, "mean"))
     return dict(sorted(merged.items()))
 
 
@@ -174,10 +172,5 @@ def _compared(rows: list[Row], arms: Mapping[str, list[Row]]) -> Row:
         ("swarm_tps_over_oracle", paired_ratio(mine, oracle)),
         ("swarmlab_tps_over_this", paired_ratio(ours, mine)),
     ):
-        found |= {name: None if ratio is None else ratio.value, **_interval(name, ratio)}
+        found |= {name: None if ratio is None else ratio.value, **beside(name, ratio)}
     return found
-
-
-def _interval(name: str, known: Estimate | None) -> Row:
-    low, high = (None, None) if known is None else (known.low, known.high)
-    return {f"{name}_low": low, f"{name}_high": high}

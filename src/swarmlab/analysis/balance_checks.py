@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.balance import OPTIMAL, ORACLE, bounds, parts
-from swarmlab.analysis.checks import Finding, Verdict, assume, expect
+from swarmlab.analysis.checks import NOT_THERE, Finding, Verdict, assume, expect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from swarmlab.analysis.balance import Key, Part
 
@@ -87,14 +87,24 @@ def check_expected(
                     yield expect(f"{scenario} / {arm} / {metric}", measured.get(arm, {}).get(metric), wanted)
         for metric, orders in entry.get("orders", {}).items():
             for order in orders:
-                yield from check_order(scenario, measured, metric, [arm for arm in order if arm in measured])
+                yield from check_order(scenario, measured, metric, order, arms)
 
 
 def check_order(
-    scenario: str, measured: Mapping[str, Mapping[str, Any]], metric: str, order: list[str]
+    scenario: str,
+    measured: Mapping[str, Mapping[str, Any]],
+    metric: str,
+    order: Sequence[str],
+    arms: Collection[str],
 ) -> Iterator[Finding]:
-    # each arm at least as high as the next one
-    for higher, lower in pairwise(order):
+    """Each arm is at least as high as the next one; of those that were not asked for, nothing is said.
+
+    :param arms: what was asked for
+    """
+    for arm in order:
+        if arm in arms and arm not in measured:
+            yield Finding(f"{scenario} / {arm} / {metric}", Verdict.UNKNOWN, NOT_THERE)
+    for higher, lower in pairwise(arm for arm in order if arm in measured):
         name = f"{scenario} / {metric}: {higher} >= {lower}"
         a, b = measured[higher][metric], measured[lower][metric]
         if a is None or b is None:

@@ -35,6 +35,9 @@ class Finding:
         return f"{self.verdict.value}: {self.name}: {self.reason}"
 
 
+NOT_THERE = "not in this run"
+
+
 def assume(name: str, met: bool, reason: str) -> Finding:
     """An assumption; one that is not met makes everything unknown."""
     return Finding(name, Verdict.HOLDS if met else Verdict.UNKNOWN, reason, assumption=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from swarmlab.analysis.checks import NOT_THERE
 from swarmlab.analysis.claim_costs import total_costs
 from swarmlab.analysis.claim_numbers import MISSING, Cells, evaluate
 from swarmlab.analysis.claims import experiment_of, makes
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from swarmlab.analysis.claim_numbers import Runs
     from swarmlab.analysis.claims import Claim, Number
 
-NOT_THERE = "not in this run"
 STORED = "rebalance.run_dir="  # the override of +exp=sim_vs_real
 NOT_PUBLISHED = "not published"  # a claim without a stored run behind it
 

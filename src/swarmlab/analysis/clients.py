@@ -6,12 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from swarmlab.analysis.balance import OURS
-from swarmlab.analysis.stats import estimate, paired_ratio, quantile
+from swarmlab.analysis.stats import beside, estimate, paired_ratio, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from swarmlab.analysis.stats import Estimate
 
 KINDS = ("sessions", "failovers", "openings", "delivered")
 FINISHED = "finished"
@@ -97,7 +95,7 @@ def _over_repeats(rows: list[Row]) -> Row:
         known = [row[name] for row in rows if row[name] is not None]
         merged[name] = sum(known) / len(known) if known else None
         if name in SHOWN:
-            merged |= _interval(name, estimate(known, "mean"))
+            merged |= beside(name, estimate(known, "mean"))
     return dict(sorted(merged.items()))
 
 
@@ -108,9 +106,4 @@ def _compared(rows: list[Row], arms: Mapping[str, list[Row]]) -> Row:
 
     ratio = paired_ratio(tps(arms.get(OURS, [])), tps(rows))
     name = "swarmlab_delivered_over_this"
-    return {name: None if ratio is None else ratio.value, **_interval(name, ratio)}
-
-
-def _interval(name: str, known: Estimate | None) -> Row:
-    low, high = (None, None) if known is None else (known.low, known.high)
-    return {f"{name}_low": low, f"{name}_high": high}
+    return {name: None if ratio is None else ratio.value, **beside(name, ratio)}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from swarmlab.analysis.metrics import Row, Tokens
 
-TAKES_AWAY = frozenset({"kill", "stop", "cut", "leave"})
 BRINGS_BACK = frozenset({"restart", "cont", "move"})
+TAKES_AWAY = metrics.FAILURES - BRINGS_BACK  # of those it is gone after
 
 
 @dataclass(frozen=True)

@@ -4,38 +4,41 @@ noticed. Every section of an ``expected.yaml`` has a function here; one without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from swarmlab.analysis import sim_vs_real
 from swarmlab.analysis.balance import ORACLE
 from swarmlab.analysis.balance_checks import check_order, without_oracle
-from swarmlab.analysis.checks import Finding, Verdict, assume, expect
+from swarmlab.analysis.checks import NOT_THERE, Finding, Verdict, assume, expect
 from swarmlab.analysis.failover import ENDED_EARLY
 
 Metrics = Mapping[str, Any]  # or any other part of a JSON or YAML file
 
 FINISHED = "done"  # a generation of +exp=failure_rates that came to its end
 RECORDED = "swarm"  # the arm of +exp=record_dht
-NOT_IN_RUN = "not in this run"
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """What is stored of a run: metrics over all scenarios and apart, ``run.json``, and how long it was to take."""
+    """What is stored of a run: metrics over all scenarios and apart, ``run.json``, how long it was to take; and what
+    ``expected.yaml`` says."""
 
     arms: Metrics
     scenarios: Metrics
     info: Metrics
     minutes: float | None
+    expected: Metrics
 
     @property
     def planned(self) -> list[str]:
         return list(self.info.get("scenarios") or self.scenarios)
 
-    def asked_for(self, arm: str) -> bool:
-        return arm in (self.info.get("arms") or ())
+    @property
+    def asked(self) -> Sequence[str]:
+        """Arms that the run was to have."""
+        return self.info.get("arms") or ()
 
 
 def check_summary(
@@ -50,11 +53,11 @@ def check_summary(
     yield assume("run", info.get("status") == "complete", f"its status is {info.get('status')}")
     yield stored_verdict(summary)
     stored = _Stored(
-        summary.get("arms", {}), summary.get("scenarios", {}), info, _minutes(info, config or {})
+        summary.get("arms", {}), summary.get("scenarios", {}), info, _minutes(info, config or {}), expected
     )
     for section, wanted in expected.items():
         if section in SECTIONS:
-            yield from SECTIONS[section](stored, wanted, expected)
+            yield from SECTIONS[section](stored, wanted)
         else:
             yield Finding(section, Verdict.UNKNOWN, f"not compared; known: {', '.join(SECTIONS)}")
     yield from _finished_are_right(stored)
@@ -68,11 +71,11 @@ def _planned_is_there(stored: _Stored) -> Iterator[Finding]:
     lacking = [name for name in names if by_name and name not in stored.scenarios]
     arms = [
         arm
-        for arm in stored.info.get("arms") or ()
+        for arm in stored.asked
         if arm not in stored.arms and not any(arm in measured for measured in stored.scenarios.values())
     ]
     for name in [*lacking, *arms]:
-        yield Finding(name, Verdict.UNKNOWN, NOT_IN_RUN)
+        yield Finding(name, Verdict.UNKNOWN, NOT_THERE)
 
 
 def stored_verdict(summary: Metrics) -> Finding:
@@ -86,8 +89,7 @@ def stored_verdict(summary: Metrics) -> Finding:
     )  # fmt: skip
 
 
-def _check_scenarios(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-    del expected
+def _check_scenarios(stored: _Stored, wanted: Any) -> Iterator[Finding]:
     for name, entry in _mapping(wanted).items():
         if name in stored.planned:
             yield from _scenario(name, stored.scenarios.get(name, {}), _mapping(entry), stored)
@@ -99,14 +101,11 @@ def _scenario(name: str, measured: Metrics, entry: Metrics, stored: _Stored) -> 
             about = f"{name} / {arm}"
             yield from _compare(about, measured[arm], without_oracle(_mapping(metrics), ORACLE in measured))
             yield from _failures(about, measured[arm], entry)
-        elif stored.asked_for(arm) and metrics:
-            yield Finding(f"{name} / {arm}", Verdict.UNKNOWN, NOT_IN_RUN)
+        elif arm in stored.asked and metrics:
+            yield Finding(f"{name} / {arm}", Verdict.UNKNOWN, NOT_THERE)
     for metric, orders in _mapping(entry.get("orders")).items():
         for order in orders:
-            for arm in order:
-                if arm not in measured and stored.asked_for(arm):
-                    yield Finding(f"{name} / {arm} / {metric}", Verdict.UNKNOWN, NOT_IN_RUN)
-            yield from check_order(name, measured, metric, [arm for arm in order if arm in measured])
+            yield from check_order(name, measured, metric, order, stored.asked)
 
 
 def _failures(name: str, measured: Metrics, entry: Metrics) -> Iterator[Finding]:
@@ -118,51 +117,48 @@ def _failures(name: str, measured: Metrics, entry: Metrics) -> Iterator[Finding]
     yield expect(f"{name} / failures_injected", measured.get("failures_injected"), {"min": needed})
 
 
-def _check_cells(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-    if "all" not in expected:  # where there is, a cell's own expectations take its place: see _check_all
-        yield from _check_scenarios(stored, wanted, expected)
+def _check_cells(stored: _Stored, wanted: Any) -> Iterator[Finding]:
+    # where there is one for all, a cell's own expectations take its place: see _check_all
+    if "all" not in stored.expected:
+        yield from _check_scenarios(stored, wanted)
 
 
-def _check_all(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
+def _check_all(stored: _Stored, wanted: Any) -> Iterator[Finding]:
     """Arm to metrics of every cell, but for what ``cells`` say of one."""
-    apart = _mapping(expected.get("cells"))
+    apart = _mapping(stored.expected.get("cells"))
     for cell in stored.planned:
         measured, own = stored.scenarios.get(cell), _mapping(apart.get(cell))
         if measured is None:
-            yield Finding(cell, Verdict.UNKNOWN, NOT_IN_RUN)
+            yield Finding(cell, Verdict.UNKNOWN, NOT_THERE)
             continue
         for arm in dict.fromkeys([*_mapping(wanted), *own]):
             if arm in measured:
                 metrics = {**_mapping(_mapping(wanted).get(arm)), **_mapping(own.get(arm))}
                 yield from _compare(f"{cell} / {arm}", measured[arm], metrics)
-            elif arm in own and stored.asked_for(arm):
-                yield Finding(f"{cell} / {arm}", Verdict.UNKNOWN, NOT_IN_RUN)
+            elif arm in own and arm in stored.asked:
+                yield Finding(f"{cell} / {arm}", Verdict.UNKNOWN, NOT_THERE)
 
 
-def _check_arms(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-    del expected
+def _check_arms(stored: _Stored, wanted: Any) -> Iterator[Finding]:
     for arm, metrics in _mapping(wanted).items():
         if arm in stored.arms:
             yield from _compare(arm, stored.arms[arm], metrics)
-        elif stored.asked_for(arm) and metrics:
-            yield Finding(arm, Verdict.UNKNOWN, NOT_IN_RUN)
+        elif arm in stored.asked and metrics:
+            yield Finding(arm, Verdict.UNKNOWN, NOT_THERE)
 
 
 def _check_one_arm(name: str, section: str) -> Section:
-    def check(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-        del expected
+    def check(stored: _Stored, wanted: Any) -> Iterator[Finding]:
         yield from _compare(section, stored.arms.get(name, {}), wanted)
 
     return check
 
 
-def _check_agreement(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-    del expected
+def _check_agreement(stored: _Stored, wanted: Any) -> Iterator[Finding]:
     yield from sim_vs_real.check(stored.arms, wanted, stored.info)
 
 
-def _check_failures_per_minute(stored: _Stored, wanted: Any, expected: Metrics) -> Iterator[Finding]:
-    del expected
+def _check_failures_per_minute(stored: _Stored, wanted: Any) -> Iterator[Finding]:
     if stored.minutes is None:
         yield assume("failures_per_minute", False, "neither overrides nor config.yaml say how many minutes")
         return
@@ -195,7 +191,7 @@ def _mapping(value: Any) -> Metrics:
     return value if isinstance(value, Mapping) else {}
 
 
-Section = Callable[[_Stored, Any, Metrics], Iterator[Finding]]
+Section = Callable[[_Stored, Any], Iterator[Finding]]
 SECTIONS: dict[str, Section] = {
     "scenarios": _check_scenarios,
     "cells": _check_cells,

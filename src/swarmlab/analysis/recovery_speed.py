@@ -9,7 +9,7 @@ from typing import Any
 
 from swarmlab.analysis import metrics
 from swarmlab.analysis.recovery_speed_grid import Cell
-from swarmlab.analysis.stats import estimate, finite, median, quantile
+from swarmlab.analysis.stats import beside, estimate, finite, median, quantile
 
 Row = metrics.Row
 
@@ -144,8 +144,4 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
     found = estimate(values)
-    return {
-        name: found.value if found else None,
-        f"{name}_low": found.low if found else None,
-        f"{name}_high": found.high if found else None,
-    }
+    return {name: found.value if found else None, **beside(name, found)}

@@ -50,6 +50,12 @@ def estimate(values: Iterable[float | None], statistic: Statistic = "median") ->
     return _with_interval(STATISTICS[statistic], known)
 
 
+def beside(name: str, known: Estimate | None) -> dict[str, float | None]:
+    """The interval as metrics beside that of the name: ``<name>_low`` and ``<name>_high``."""
+    low, high = (None, None) if known is None else (known.low, known.high)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
 def paired_ratio(
     ours: Mapping[Any, float | None],
     theirs: Mapping[Any, float | None],

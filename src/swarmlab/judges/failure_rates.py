@@ -13,7 +13,7 @@ from swarmlab.analysis.failure_rates_checks import check_failure_rates
 from swarmlab.analysis.failure_rates_grid import How
 from swarmlab.analysis.failure_rates_table import failure_rates_table
 from swarmlab.analysis.plots.failure_rates import failure_rates_figure
-from swarmlab.analysis.plots.repeats import Runs, panel_title, repeats_figure, scenario_panels
+from swarmlab.analysis.plots.repeats import Runs, repeats_figure, scenario_panels
 from swarmlab.judges.expected import require_mappings
 from swarmlab.judges.measured import Measured
 from swarmlab.record.load import Run
@@ -57,7 +57,9 @@ def draw_repeats(runs: Runs) -> Any:
     by definition."""
     lossy = [(info, {**summary, "scenarios": _lossy(summary["scenarios"])}) for info, summary in runs]
     panels = [
-        replace(panel, computed=[_computed(summary["scenarios"], panel.title) for _, summary in lossy])
+        replace(
+            panel, computed=[_computed(summary["scenarios"].get(panel.scenario, {})) for _, summary in lossy]
+        )
         for panel in scenario_panels(lossy, "ratio_to_failure_free")
     ]
     return repeats_figure(
@@ -74,7 +76,6 @@ def _lossy(scenarios: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str,
     }
 
 
-def _computed(scenarios: Mapping[str, Mapping[str, Any]], title: str) -> set[str]:
-    """The arms whose number in the cell of a panel is no measurement."""
-    arms = next((arms for name, arms in scenarios.items() if panel_title(name) == title), {})
+def _computed(arms: Mapping[str, Any]) -> set[str]:
+    """The arms of a cell whose number is no measurement."""
     return {arm for arm, cell in arms.items() if cell["how"] == How.SIMULATED}

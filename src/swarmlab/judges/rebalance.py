@@ -107,6 +107,6 @@ def draw_repeats(runs: Runs) -> Any:
     slow = [
         replace(panel, title="", words="seconds out of service, slow disk")
         for panel in scenario_panels(runs, "out_of_service_s")
-        if panel.title == rebalance.SLOW_DISK.replace("_", " ")
+        if panel.scenario == rebalance.SLOW_DISK
     ]
     return repeats_figure(runs, [*arms_panels(runs, metrics), *slow], "Rebalancing, run after run")

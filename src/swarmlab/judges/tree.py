@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swarmlab.analysis.checks import Finding, Verdict, assume, guard
+from swarmlab.analysis.checks import NOT_THERE, Finding, Verdict, assume, guard
 from swarmlab.analysis.claims import makes
-from swarmlab.analysis.claims_tables import NOT_THERE, numbers_table, runs_table
+from swarmlab.analysis.claims_tables import numbers_table, runs_table
 from swarmlab.analysis.plots.digest import figure_digest, stored_digest
 from swarmlab.analysis.published_checks import check_summary
 from swarmlab.errors import BadInput

@@ -53,16 +53,7 @@ def remember(view: SwarmView, memory: Memory | None, *, grace_s: float, own_peer
     answers = known.testimony.by_peer if known.testimony else {}
     kept = _believed(view, found, answers, grace_s) if found else ()
     gone = _gone(view, known.gone, found, answers) if known.gone or answers else ()
-    return Memory(
-        known.confirmations,
-        view,
-        kept,
-        known.wish,
-        known.departures,
-        known.news_s,
-        gone,
-        gap_since_s=known.gap_since_s,
-    )
+    return replace(known, last_view=view, vanished=kept, gone=gone, testimony=None)
 
 
 def missing(view: SwarmView, memory: Memory | None, own_peer: str) -> tuple[ServerRecord, ...]:

@@ -127,7 +127,8 @@ class Swarmlab:
         if server.load.is_free and not is_small:
             return self._freely(look)
         want = self._plan(look) if is_small else self._best_alone(look)
-        if self._is_stuck(look, want.target):
+        look.known = self._with_gap(look, want.target)
+        if self._is_stuck(look):
             want = self._plan(look)
         rested = look.known if known.wish is None else replace(look.known, wish=None)
         at_rest = stay(server, options.swarm_tps(old.start), self.name, want.reason, rested)
@@ -182,17 +183,19 @@ class Swarmlab:
         turn = rank(look.layout, look.seen, look.server, options.old, self.price, FAR_BACK)
         return _Want(target, turn, f"{target} is worth {options.worth[target.start]:.3g} tokens")
 
-    def _is_stuck(self, look: _Look, target: Span | None) -> bool:
-        # Blocks have nobody, and what servers announced on their own, if any did, has long not changed that.
-        known, now_s = look.known, look.now_s
-        is_open = self.small_swarm <= look.others < PLANNED
+    def _with_gap(self, look: _Look, target: Span | None) -> Memory:
+        # Since when blocks have nobody, even with what servers announced on their own made; nothing in other swarms.
+        known, is_open = look.known, self.small_swarm <= look.others < PLANNED
         is_open = is_open and not look.options.completes_with_all((target or look.options.old).start)
-        if not is_open and known.gap_since_s is None:
-            return False
-        since_s = (now_s if known.gap_since_s is None else known.gap_since_s) if is_open else None
-        look.known = replace(known, gap_since_s=since_s)
+        if is_open == (known.gap_since_s is not None):
+            return known
+        return replace(known, gap_since_s=look.now_s if is_open else None)
+
+    def _is_stuck(self, look: _Look) -> bool:
+        # The gap has lasted long.
+        known = look.known
         patience_s = 2 * self.visible_after_s + NEWS_SPARED * min(known.news_s, self.visible_after_s)
-        return since_s is not None and now_s - since_s > patience_s
+        return known.gap_since_s is not None and look.now_s - known.gap_since_s > patience_s
 
     def _shunned(self, look: _Look) -> tuple[Span, ...]:
         # Spans left lately.

@@ -17,27 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 PRIVATE = ("argv", "pid")
-PLACES = (
-    "path",
-    "address",
-    "address_file",
-    "from_record",
-    "public_ip",
-)  # settings that name a folder or a machine, beside all that end in _dir
-# overrides that name folders and addresses of the machine; the others say what was asked for
-FOLDERS = (
-    "results_dir=",
-    "models_dir=",
-    "scenarios_dir=",
-    "rebalance.run_dir=",
-    "model.path=",
-    "cluster.public_ip=",
-    "cluster.address",
-    "cluster.bind=",
-    "sim.from_record=",
-    "swarm.store_dir=",
-    "hydra.",
-)
+# settings that name a folder or a machine, beside all that end in _dir
+PLACES = ("path", "address", "address_file", "from_record", "public_ip")
+NOT_ASKED = ("cluster.bind", "hydra.")  # overrides that do not say what was asked for either
 
 
 @dataclass(frozen=True)
@@ -186,7 +168,7 @@ def public_config(config: dict[str, Any]) -> dict[str, Any]:
     for name, value in config.items():
         if isinstance(value, dict):
             kept[name] = public_config(value)
-        elif not (isinstance(value, str) and (name in PLACES or name.endswith("_dir"))):
+        elif not (isinstance(value, str) and _names_a_place(name)):
             kept[name] = value
     return kept
 
@@ -194,7 +176,16 @@ def public_config(config: dict[str, Any]) -> dict[str, Any]:
 def public_info(info: dict[str, Any]) -> dict[str, Any]:
     """``run.json`` without what names the machine's folders."""
     kept = {name: value for name, value in info.items() if name not in PRIVATE}
-    return {**kept, "overrides": [one for one in info["overrides"] if not one.startswith(FOLDERS)]}
+    return {**kept, "overrides": [one for one in info["overrides"] if _says_what_was_asked(one)]}
+
+
+def _says_what_was_asked(override: str) -> bool:
+    name = override.partition("=")[0]
+    return not (name.startswith(NOT_ASKED) or _names_a_place(name.rpartition(".")[2]))
+
+
+def _names_a_place(setting: str) -> bool:
+    return setting in PLACES or setting.endswith("_dir")
 
 
 def _judged(run: Run) -> dict[str, Any]:

@@ -110,9 +110,8 @@ class RunDir:
         if status == "complete":
             try:
                 written = {"history": take_inventory(self.path / "history")}
-            except (
-                BaseException
-            ) as error:  # a signal, or a disk that fails: nobody knows that it is all there
+            except BaseException as error:
+                # a signal, or a disk that fails: nobody knows that it is all there
                 about = f"while its history was counted: {type(error).__name__}"
                 self.update(status="interrupted", end_utc=_iso(datetime.now(UTC)), reason=about)
                 raise

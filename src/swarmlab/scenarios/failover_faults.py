@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from swarmlab.analysis.metrics import FAILURES
 from swarmlab.errors import SwarmFailed
 from swarmlab.faults.lifecycle import FaultFailed, Lifecycle
 from swarmlab.faults.process import ProcessFault
-from swarmlab.faults.schedule import KILLED, SPARE, Fault, FaultSpec, Role, resolve
+from swarmlab.faults.schedule import KILLED, SPARE, FaultSpec, Role, resolve
 from swarmlab.swarm.deploy import Swarm
-
-ENDS_A_SESSION = (Fault.KILL, Fault.STOP, Fault.CUT, Fault.LEAVE, Fault.MOVE)
 
 
 @dataclass
@@ -43,7 +42,7 @@ class ArmFaults:
         :raises SwarmFailed: if the chain has no such server
         """
         target = self._target(spec, chain, is_place=is_place)
-        if spec.fault in ENDS_A_SESSION:
+        if spec.fault in FAILURES:
             self._fallen.append(target)
         in_chain = True if target in chain else None if is_place else False
         if spec.after_s is None:

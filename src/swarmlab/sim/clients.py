@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from swarmlab.recovery.bans import BanTable
@@ -12,7 +13,7 @@ from swarmlab.sim.sessions import Session
 from swarmlab.sim.shares import Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from simpy.events import ProcessGenerator
 
@@ -76,6 +77,17 @@ class Traffic:
                 clients_seeking=seeking,
             )
             before = tokens
+
+
+@contextmanager
+def clients_of(world: World, members: Sequence[Member]) -> Iterator[None]:
+    """While a world runs its clients generate, if it has any; what they wait for at its end counts, too."""
+    traffic = Traffic(world, members) if world.settings.clients.n_clients else None
+    if traffic is not None:
+        traffic.begin()
+    yield
+    if traffic is not None:
+        traffic.end()
 
 
 class Client:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from swarmlab.placement.layout import layout_of
 from swarmlab.placement.policy import stay
-from swarmlab.sim.clients import Traffic
+from swarmlab.sim.clients import clients_of
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import Arm, World
 from swarmlab.types import ServerState
@@ -130,10 +130,6 @@ def play(
     world.env.process(world.sample())
     if absence is not None:
         world.env.process(absence.run())
-    traffic = Traffic(world, members) if settings.clients.n_clients else None
-    if traffic is not None:
-        traffic.begin()
-    world.env.run(until=settings.duration_s)
-    if traffic is not None:
-        traffic.end()
+    with clients_of(world, members):
+        world.env.run(until=settings.duration_s)
     return world.history

@@ -11,7 +11,7 @@ import numpy as np
 
 from swarmlab.placement.problem import Placement, Problem
 from swarmlab.placement.search import good_placement, relaxed_bound
-from swarmlab.sim.clients import Traffic
+from swarmlab.sim.clients import clients_of
 from swarmlab.sim.oracle import Oracle
 from swarmlab.sim.processes import ServerLife
 from swarmlab.sim.world import TIME_DIGITS, Arm, World
@@ -45,13 +45,8 @@ def run_world(settings: SimSettings, members: Sequence[Member], arm: Arm, seed: 
     for index, member in enumerate(members):
         world.env.process(ServerLife(world, member, index).run())
     world.env.process(world.sample())
-    traffic = Traffic(world, members) if settings.clients.n_clients else None
-    if traffic is not None:
-        traffic.begin()
-    with _garbage_rarely():
+    with clients_of(world, members), _garbage_rarely():
         world.env.run(until=settings.duration_s)
-    if traffic is not None:
-        traffic.end()
     return world
 
 

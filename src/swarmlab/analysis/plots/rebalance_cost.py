@@ -145,8 +145,8 @@ def cost_figure(
     if slow:
         mine = [arm for arm in arms if arm in slow]
         _draw_bars(axes := next(grid), {arm: slow[arm][OUT] for arm in mine}, OUT_WORDS, _slow_title(found))
-        titled = (one for one in scenario_panels(repeats, OUT) if one.title == SLOW_DISK.replace("_", " "))
-        _draw_repeats(axes, mine, next(titled, None))
+        panels_of_it = (one for one in scenario_panels(repeats, OUT) if one.scenario == SLOW_DISK)
+        _draw_repeats(axes, mine, next(panels_of_it, None))
     figure.suptitle("What reloads cost")
     several = (
         "Ticks: each published run, where an arm was in several; the thick line: interval of 95 % of their median. "

@@ -27,12 +27,14 @@ class Panel:
     :param measured: of each run arm to value, None for one that never got there; without arms that it did not have
     :param words: what it is, with its unit; "" where all panels have the same below them
     :param computed: of each run the arms whose value was not measured; empty where all were
+    :param scenario: whose it is; "" for one of the arms over all scenarios
     """
 
     title: str
     measured: list[dict[str, float | None]]
     words: str = ""
     computed: list[set[str]] = field(default_factory=list)
+    scenario: str = ""
 
     @property
     def arms(self) -> list[str]:
@@ -59,15 +61,12 @@ def scenario_panels(runs: Runs, metric: str) -> list[Panel]:
     names = dict.fromkeys(name for _, summary in runs for name in summary["scenarios"])
     return [
         Panel(
-            panel_title(name),
+            name.replace("_", " "),
             [_values(summary["scenarios"].get(name, {}), metric) for _, summary in runs],
+            scenario=name,
         )
         for name in names
     ]
-
-
-def panel_title(scenario: str) -> str:
-    return scenario.replace("_", " ")
 
 
 def arms_panels(runs: Runs, metrics: Mapping[str, str]) -> list[Panel]:

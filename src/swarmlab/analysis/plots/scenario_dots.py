@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 ROW_INCHES = 0.27
 SPREAD = 0.62  # of a row, over which its arms are laid
-NEVER, NEXT = (
-    1.02,
-    0.018,
-)  # where those stand that never got there, each in its column, in widths of the panel
+# where those stand that never got there, each in its column, in widths of the panel
+NEVER, NEXT = 1.02, 0.018
 
 
 def scenario_dots_figure(runs: Runs, panels: Sequence[Panel], title: str, words: str) -> Figure | None:
